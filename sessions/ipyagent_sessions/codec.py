@@ -1,0 +1,322 @@
+"""Values as JSON, and back as what they were.
+
+Plain JSON data is written as it is.  Everything else is an object with the key `$` that names its kind, so that a recorded
+result has on resume the type it had when the workflow first saw it: tuples, sets, bytes, dates, dataclasses, enums, pydantic
+models, NumPy arrays, Arrow tables, pandas and polars frames travel natively.  Pickle is used only where the caller asks for it,
+and a session that was imported from elsewhere is never unpickled.
+
+Text that JSON readers cannot stand (lone surrogates, NUL) is kept exactly, in base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import datetime as dt
+import decimal
+import enum
+import hashlib
+import importlib
+import io
+import math
+import pathlib
+import sys
+import uuid
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from ipyagent_sessions.errors import NotSerialisable
+
+_PLAIN: Final = (str, int, bool, type(None))
+_INT64: Final = 2**63
+_encode: Final = msgspec.json.Encoder().encode
+_encode_sorted: Final = msgspec.json.Encoder(order="sorted").encode
+_decode: Final = msgspec.json.Decoder().decode
+
+
+def dumps(value: Any, *, pickle: bool = False) -> bytes:
+    """`value` as tagged JSON.
+
+    Raises NotSerialisable, naming the place inside the value and its type, when a part has no native form and `pickle` is
+    false.
+    """
+    return _robust(_pack(value, "value", pickle), _encode)
+
+
+def canonical(value: Any) -> bytes:
+    """Like `dumps` with the keys of objects sorted: the bytes that an argument digest is made of."""
+    return _robust(_pack(value, "arguments", False), _encode_sorted)
+
+
+def digest(body: bytes) -> str:
+    """16 hex digits that identify `body` (BLAKE2b, 64 bits)."""
+    return hashlib.blake2b(body, digest_size=8).hexdigest()
+
+
+def loads(body: bytes | msgspec.Raw, *, trust_pickle: bool = False) -> Any:
+    """The value of `dumps`.  Raises NotSerialisable for a pickled part unless `trust_pickle`, and for an unknown kind."""
+    return _unpack(_decode(body), trust_pickle)
+
+
+def _robust(packed: Any, encode: Callable[[Any], bytes]) -> bytes:
+    try:
+        body = encode(packed)
+    except UnicodeEncodeError:
+        return encode(_shield(packed))
+    return encode(_shield(packed)) if b"\\u0000" in body else body
+
+
+def _shield(packed: Any) -> Any:
+    """Texts with lone surrogates or NUL as base64; also as keys of objects."""
+    if isinstance(packed, str):
+        if "\0" in packed or not _is_utf8(packed):
+            return {"$": "text", "v": base64.b64encode(packed.encode("utf-8", "surrogatepass")).decode()}
+        return packed
+    if isinstance(packed, list):
+        return [_shield(v) for v in packed]
+    if isinstance(packed, dict):
+        if all(_is_utf8(k) and "\0" not in k for k in packed):
+            return {k: _shield(v) for k, v in packed.items()}
+        return {"$": "dict", "v": [[_shield(k), _shield(v)] for k, v in packed.items()]}
+    return packed
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _pack(value: Any, path: str, pickle: bool) -> Any:
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return value
+    if kind is int:
+        return value if -_INT64 <= value < _INT64 else {"$": "int", "v": str(value)}
+    if kind is float:
+        return value if math.isfinite(value) else {"$": "float", "v": repr(value)}
+    if kind is list:
+        return [_pack(v, f"{path}[{i}]", pickle) if type(v) not in _PLAIN or type(v) is int else v
+                for i, v in enumerate(value)]
+    if kind is dict:
+        if "$" not in value and all(type(k) is str for k in value):
+            return {k: _pack(v, f"{path}[{k!r}]", pickle) for k, v in value.items()}
+        return {"$": "dict", "v": [[_pack(k, f"{path} key", pickle), _pack(v, f"{path}[{k!r}]", pickle)]
+                                   for k, v in value.items()]}
+    packed = _pack_tagged(value, path, pickle)
+    if packed is not None:
+        return packed
+    if pickle:
+        import cloudpickle
+
+        return {"$": "pickle", "v": base64.b64encode(cloudpickle.dumps(value)).decode()}
+    raise NotSerialisable(
+        f"{path} is a {kind.__module__}.{kind.__qualname__}, which has no durable form",
+        hint="return JSON-like data, a dataclass, a pydantic model, an array or a frame; or opt in with pickle=True",
+    )
+
+
+def _pack_tagged(value: Any, path: str, pickle: bool) -> dict[str, Any] | None:
+    if isinstance(value, enum.Enum):
+        return {"$": "enum", "type": _name(type(value)), "v": value.name}
+    if type(value) in (tuple, set, frozenset):
+        items = [_pack(v, f"{path}[{i}]", pickle) for i, v in enumerate(value)]
+        if type(value) is not tuple:
+            items.sort(key=_encode_sorted)
+        return {"$": type(value).__name__, "v": items}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {"$": "namedtuple", "type": _name(type(value)),
+                "v": [_pack(v, f"{path}[{i}]", pickle) for i, v in enumerate(value)]}
+    if isinstance(value, bytes | bytearray):
+        return {"$": type(value).__name__, "v": base64.b64encode(value).decode()}
+    for tag, (cls, to_text, _) in _TEXTUAL.items():
+        if type(value) is cls:
+            return {"$": tag, "v": to_text(value)}
+    if isinstance(value, pathlib.PurePath):
+        return {"$": "path", "v": str(value)}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: _pack(getattr(value, f.name), f"{path}.{f.name}", pickle) for f in dataclasses.fields(value)}
+        return {"$": "dataclass", "type": _name(type(value)), "v": fields}
+    if isinstance(value, msgspec.Struct):
+        fields = {f: _pack(getattr(value, f), f"{path}.{f}", pickle) for f in value.__struct_fields__}
+        return {"$": "struct", "type": _name(type(value)), "v": fields}
+    return _pack_foreign(value, path)
+
+
+def _pack_foreign(value: Any, path: str) -> dict[str, Any] | None:
+    """Kinds of libraries that may not be installed: looked at only when the value's own module says so."""
+    kind = type(value)
+    root = kind.__module__.partition(".")[0]
+    if "pydantic" in sys.modules:
+        import pydantic
+
+        if isinstance(value, pydantic.BaseModel):
+            return {"$": "pydantic", "type": _name(kind), "v": value.model_dump(mode="json")}
+    if root == "numpy":
+        import numpy as np
+
+        if isinstance(value, np.generic) and value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
+            return {"$": "npscalar", "type": value.dtype.str, "v": repr(value.item())}
+        if isinstance(value, np.ndarray):
+            if value.dtype.hasobject:
+                raise NotSerialisable(f"{path} is an array of Python objects", hint="convert it to a list, or to a typed array")
+            out = io.BytesIO()
+            np.save(out, value, allow_pickle=False)
+            return {"$": "ndarray", "v": base64.b64encode(out.getvalue()).decode()}
+    if root in ("pandas", "polars", "pyarrow"):
+        table = _as_arrow(value, root)
+        if table is not None:
+            return table
+    return None
+
+
+def _as_arrow(value: Any, root: str) -> dict[str, Any] | None:
+    import pyarrow as pa
+
+    name = type(value).__name__
+    if name not in ("DataFrame", "Series", "Table"):
+        return None
+    if root == "pandas":
+        frame = value.to_frame() if name == "Series" else value
+        try:
+            table = pa.Table.from_pandas(frame, preserve_index=True)
+        except pa.ArrowException as error:
+            raise NotSerialisable(f"this pandas {name} has a column with no Arrow form: {error}",
+                                  hint="convert that column to text or numbers") from error
+    elif root == "polars":
+        table = (value.to_frame() if name == "Series" else value).to_arrow()
+    elif name == "Table":
+        table = value
+    else:
+        return None
+    out = io.BytesIO()
+    with pa.ipc.new_stream(out, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table)
+    return {"$": f"{root}.{name}", "v": base64.b64encode(out.getvalue()).decode()}
+
+
+def _name(cls: type) -> str:
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+_TEXTUAL: Final[dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]]] = {
+    "datetime": (dt.datetime, dt.datetime.isoformat, dt.datetime.fromisoformat),
+    "date": (dt.date, dt.date.isoformat, dt.date.fromisoformat),
+    "time": (dt.time, dt.time.isoformat, dt.time.fromisoformat),
+    "timedelta": (dt.timedelta, lambda v: f"{v.days} {v.seconds} {v.microseconds}", lambda v: dt.timedelta(*map(int, v.split()))),
+    "decimal": (decimal.Decimal, str, decimal.Decimal),
+    "uuid": (uuid.UUID, str, uuid.UUID),
+    "complex": (complex, repr, complex),
+    "int": (int, str, int),
+    "float": (float, repr, float),
+}
+
+
+def _unpack(packed: Any, trust_pickle: bool) -> Any:
+    if isinstance(packed, list):
+        return [_unpack(v, trust_pickle) for v in packed]
+    if not isinstance(packed, dict):
+        return packed
+    tag = packed.get("$")
+    if tag is None:
+        return {k: _unpack(v, trust_pickle) for k, v in packed.items()}
+    value = packed["v"]
+    if tag == "dict":
+        return {_unpack(k, trust_pickle): _unpack(v, trust_pickle) for k, v in value}
+    if tag in _COLLECTIONS:
+        return _COLLECTIONS[tag](_unpack(v, trust_pickle) for v in value)
+    if tag in _TEXTUAL:
+        return _TEXTUAL[tag][2](value)
+    if tag in _BINARY:
+        return _BINARY[tag](base64.b64decode(value))
+    if tag == "path":
+        return pathlib.Path(value)
+    if tag in _TYPED:
+        return _TYPED[tag](_resolve(packed["type"], tag), _unpack(value, trust_pickle))
+    if tag == "npscalar":
+        import numpy as np
+
+        return np.dtype(packed["type"]).type(_scalar(value))
+    if tag == "pickle":
+        if not trust_pickle:
+            raise NotSerialisable("this value was pickled", hint="it is loaded only in the store that wrote it")
+        import pickle
+
+        return pickle.loads(base64.b64decode(value))
+    raise NotSerialisable(f"unknown kind of value {tag!r}", hint="it was written by a newer version of ipyagent")
+
+
+def _scalar(text: str) -> Any:
+    return {"True": True, "False": False}.get(text, float(text) if any(c in text for c in ".enf") else text)
+
+
+def _resolve(name: str, tag: str) -> type:
+    """The class of a recorded dataclass, Struct, enum or pydantic model.  Only such classes are ever returned."""
+    module_name, _, qualname = name.partition(":")
+    try:
+        found: Any = sys.modules.get(module_name) or importlib.import_module(module_name)
+        for part in qualname.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise NotSerialisable(f"a recorded result is a {qualname}, and {module_name} has none now",
+                              hint="run the cell that defines it, then resume") from error
+    fits = isinstance(found, type) and (
+        dataclasses.is_dataclass(found) or issubclass(found, enum.Enum | msgspec.Struct | tuple) or hasattr(found, "model_validate"))
+    if not fits:
+        raise NotSerialisable(f"{name} is no longer a {tag}")
+    return found
+
+
+def _build_dataclass(cls: type, fields: dict[str, Any]) -> Any:
+    """The instance with exactly the recorded fields; `__init__` and its effects are not run a second time."""
+    out = object.__new__(cls)
+    for key, value in fields.items():
+        object.__setattr__(out, key, value)
+    return out
+
+
+def _numpy_load(body: bytes) -> Any:
+    import numpy as np
+
+    return np.load(io.BytesIO(body), allow_pickle=False)
+
+
+def _arrow_load(body: bytes) -> Any:
+    import pyarrow as pa
+
+    return pa.ipc.open_stream(io.BytesIO(body)).read_all()
+
+
+def _pandas_series(body: bytes) -> Any:
+    return _arrow_load(body).to_pandas().iloc[:, 0]
+
+
+def _polars(body: bytes) -> Any:
+    import polars as pl
+
+    return pl.from_arrow(_arrow_load(body))
+
+
+_COLLECTIONS: Final[dict[str, Callable[..., Any]]] = {"tuple": tuple, "set": set, "frozenset": frozenset}
+_BINARY: Final[dict[str, Callable[[bytes], Any]]] = {
+    "bytes": bytes,
+    "bytearray": bytearray,
+    "text": lambda body: body.decode("utf-8", "surrogatepass"),
+    "ndarray": _numpy_load,
+    "pyarrow.Table": _arrow_load,
+    "pandas.DataFrame": lambda body: _arrow_load(body).to_pandas(),
+    "pandas.Series": _pandas_series,
+    "polars.DataFrame": _polars,
+    "polars.Series": lambda body: _polars(body).to_series(),
+}
+_TYPED: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "enum": lambda cls, v: cls[v],
+    "namedtuple": lambda cls, v: cls(*v),
+    "dataclass": _build_dataclass,
+    "struct": lambda cls, v: cls(**v),
+    "pydantic": lambda cls, v: cls.model_validate(v),
+}

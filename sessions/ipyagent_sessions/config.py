@@ -1,0 +1,175 @@
+"""Configuration: where the store is, and when checkpoints are taken.
+
+The checkpoint block of the source documents (B section 4.3) loads unchanged.  An unknown key is an error that names its path.
+A setting that has no effect on this installation is accepted, and reported by `not_in_force` (DESIGN section 11, point 6).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct
+
+from ipyagent_sessions.errors import ConfigError
+
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?")
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_EVENTS: Final = {
+    "activity_completed": "ActivityCompleted", "activity_failed": "ActivityFailed", "file_written": "FileWritten",
+    "external_api_called": "external_api_called", "code_generated": "CodeGenerated", "test_executed": "TestExecuted",
+    "approval_resolved": "ApprovalResolved", "error_occurred": "ErrorOccurred",
+}
+_LAYERS: Final = ("business_state", "execution_state", "system_state")
+
+
+def seconds(value: str | float, where: str) -> float:
+    """A duration in seconds: a number, or text such as 500ms, 60s, 5m, 2h, 7d.  Raises ConfigError naming `where`."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    match = _DURATION.fullmatch(str(value).strip())
+    if match is None:
+        raise ConfigError(f"{where}: {value!r} is not a duration", hint="write it as 60s, 5m, 2h or 7d")
+    return float(match[1]) * _UNITS[match[2] or "s"]
+
+
+class CheckpointPolicy(Struct, frozen=True):
+    """When checkpoints are taken and what they carry.  `interval_s` is wall time in seconds; None means never by time.
+
+    `events` are event types, or `external_api_called` for a completed activity with an effect.  `paths` are dotted paths into
+    the state whose change takes a checkpoint.
+    """
+
+    interval_s: float | None = 300.0
+    events: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    last_events: int = 100
+    successful_s: float = 7 * 86400.0
+    failed_s: float = 30 * 86400.0
+    not_in_force: tuple[str, ...] = ()
+
+
+def checkpoint_policy(document: Any) -> CheckpointPolicy:
+    """The policy of a parsed YAML document with the key `checkpoint`.
+
+    Raises ConfigError with the path of the first key or value that is not known.
+    """
+    root = _mapping(document, "(top)", {"checkpoint"})
+    block = _mapping(root.get("checkpoint", {}), "checkpoint", {"triggers", "include", "storage", "retention"})
+    interval, events, paths = _triggers(block.get("triggers"))
+    ignored: list[str] = []
+    last_events = _include(block.get("include"), ignored)
+    _storage(block.get("storage"), ignored)
+    retention = _mapping(block.get("retention", {}), "checkpoint.retention", {"successful", "failed"})
+    return CheckpointPolicy(
+        interval, tuple(events), tuple(paths), last_events,
+        seconds(retention.get("successful", "7d"), "checkpoint.retention.successful"),
+        seconds(retention.get("failed", "30d"), "checkpoint.retention.failed"), tuple(ignored))
+
+
+def _triggers(listed: Any) -> tuple[float | None, list[str], list[str]]:
+    if listed is None:
+        return 300.0, [], []
+    interval: float | None = None
+    events: list[str] = []
+    paths: list[str] = []
+    for i, trigger in enumerate(_sequence(listed, "checkpoint.triggers")):
+        where = f"checkpoint.triggers[{i}]"
+        kind = _mapping(trigger, where, {"type", "interval", "events", "paths"}).get("type")
+        allowed = {"time_interval": {"type", "interval"}, "event": {"type", "events"}, "state_change": {"type", "paths"}}
+        if kind not in allowed:
+            raise ConfigError(f"{where}.type: {kind!r} is not known", hint="time_interval, event or state_change")
+        _mapping(trigger, where, allowed[kind])
+        if kind == "time_interval":
+            interval = seconds(trigger.get("interval", "5m"), f"{where}.interval")
+        elif kind == "event":
+            for j, name in enumerate(_sequence(trigger.get("events", []), f"{where}.events")):
+                if name not in _EVENTS:
+                    raise ConfigError(f"{where}.events[{j}]: {name!r} is not known", hint=", ".join(sorted(_EVENTS)))
+                events.append(_EVENTS[name])
+        else:
+            for j, path in enumerate(_sequence(trigger.get("paths", []), f"{where}.paths")):
+                if str(path).partition(".")[0] not in _LAYERS:
+                    raise ConfigError(f"{where}.paths[{j}]: {path!r} is in none of the layers", hint=", ".join(_LAYERS))
+                paths.append(str(path))
+    return interval, events, paths
+
+
+def _include(listed: Any, ignored: list[str]) -> int:
+    last = 100
+    for i, item in enumerate(_sequence(listed or [], "checkpoint.include")):
+        where = f"checkpoint.include[{i}]"
+        entry = _mapping(item, where, {"full_state", "event_history", "generated_artifacts"})
+        if entry.get("full_state") is False:
+            ignored.append(f"{where}.full_state: false (a checkpoint always holds the full state)")
+        if "event_history" in entry:
+            match = re.fullmatch(r"last_(\d+)", str(entry["event_history"]))
+            if match is None or int(match[1]) > 1000:
+                raise ConfigError(f"{where}.event_history: {entry['event_history']!r} is not known", hint="last_N with N up to 1000")
+            last = int(match[1])
+        if entry.get("generated_artifacts", "references") != "references":
+            raise ConfigError(f"{where}.generated_artifacts: only references can be kept", hint="write references")
+    return last
+
+
+def _storage(block: Any, ignored: list[str]) -> None:
+    storage = _mapping(block or {}, "checkpoint.storage", {"type", "backend", "replication"})
+    if storage.get("type", "local") != "local":
+        ignored.append(f"checkpoint.storage.type: {storage['type']} (files go to the store's folder)")
+    if storage.get("backend", "local") != "local":
+        ignored.append(f"checkpoint.storage.backend: {storage['backend']} (files go to the store's folder)")
+    if int(storage.get("replication", 1)) > 1:
+        ignored.append(f"checkpoint.storage.replication: {storage['replication']} (one copy is kept)")
+
+
+def _mapping(value: Any, where: str, allowed: set[str]) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{where}: must be a mapping, not {type(value).__name__}")
+    for key in value:
+        if key not in allowed:
+            raise ConfigError(f"{where}.{key}: unknown key", hint=f"known here: {', '.join(sorted(allowed))}")
+    return value
+
+
+def _sequence(value: Any, where: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise ConfigError(f"{where}: must be a list, not {type(value).__name__}")
+    return value
+
+
+def load(path: Path) -> CheckpointPolicy:
+    """The policy of a YAML file.  Raises ConfigError naming file, line and key."""
+    import yaml
+
+    try:
+        return checkpoint_policy(yaml.safe_load(path.read_text("utf-8-sig")) or {})
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path.name}: not valid YAML: {error}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{path.name}: {error.message}", hint=error.hint) from error
+
+
+def store_path() -> Path:
+    """The store's folder: `IPYAGENT_STORE`, or `ipyagent` in Jupyter's data folder (computed as Jupyter does)."""
+    chosen = os.environ.get("IPYAGENT_STORE")
+    if chosen:
+        return Path(chosen).expanduser()
+    return _jupyter_data() / "ipyagent"
+
+
+def _jupyter_data() -> Path:
+    chosen = os.environ.get("JUPYTER_DATA_DIR")
+    if chosen:
+        return Path(chosen).expanduser()
+    import platformdirs
+
+    if os.environ.get("JUPYTER_PLATFORM_DIRS", "").lower() in ("1", "true", "yes"):
+        return Path(platformdirs.user_data_dir("jupyter", appauthor=False))
+    home = Path.home()
+    if os.name == "nt":
+        return Path(os.environ.get("APPDATA", home / ".jupyter")) / "jupyter"
+    if (home / "Library").is_dir() and os.uname().sysname == "Darwin":
+        return home / "Library" / "Jupyter"
+    return Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "jupyter"

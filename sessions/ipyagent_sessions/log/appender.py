@@ -1,0 +1,258 @@
+"""The one who may append: lease, journal, and the state folded as events are written.
+
+    appender = Appender.open(layout, who, load, ...)     # a new epoch begins
+    appender.emit("TaskStarted", payload, task_id=...)   # folded and in memory
+    appender.acknowledge()                               # durable as the mode promises
+    appender.barrier()                                   # durable in every mode: before a model request, before an effect
+    appender.close()
+
+`acknowledge` and `barrier` raise PersistenceError when the disk refuses and LeaseLost when a newer holder exists.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Literal
+
+from msgspec import Raw, Struct
+
+from ipyagent_sessions import events as ev
+from ipyagent_sessions import payloads as p
+from ipyagent_sessions import state as states
+from ipyagent_sessions.clock import Clock
+from ipyagent_sessions.errors import DamageError
+from ipyagent_sessions.log import checkpoints, lease, sealing
+from ipyagent_sessions.log.blobs import THRESHOLD, Blobs
+from ipyagent_sessions.log.files import Disk, sync_file
+from ipyagent_sessions.log.format import Damage, line_of
+from ipyagent_sessions.log.journal import Journal
+from ipyagent_sessions.log.layout import JournalFile, Layout
+from ipyagent_sessions.log.lease import Holder, Lease
+from ipyagent_sessions.log.reader import Reader
+from ipyagent_sessions.log.scribe import Scribe
+from ipyagent_sessions.state import State
+
+Durability = Literal["sync", "async", "exit"]
+
+RISK: Final[dict[str, str]] = {
+    "sync": "every result is on disk before the next step sees it",
+    "async": "a crash may lose the last 0.2 s of effect-free steps",
+    "exit": "a crash loses everything since the last effect, approval or pause",
+}
+"""What each mode risks, in the words shown beside progress (R042)."""
+
+REST_EVENTS: Final = 512
+
+
+class Loaded(Struct):
+    """What `load` found: the state, the snapshot it came from, the snapshots refused, and damage by place."""
+
+    state: State
+    checkpoint: int | None = None
+    refused: list[int] = []
+    damage: list[str] = []
+    replayed: int = 0
+
+
+class Appender:
+    """The holder's side of a session's log.  Safe to use from several threads."""
+
+    def __init__(self, layout: Layout, held: Lease, loaded: Loaded, first: int, blobs: Blobs, clock: Clock, disk: Disk,
+                 version: str) -> None:
+        self.layout = layout
+        self.lease = held
+        self.loaded = loaded
+        self.state = loaded.state
+        self.blobs = blobs
+        self.clock = clock
+        self.disk = disk
+        self.durability: Durability = "sync"
+        self.trouble: Exception | None = None
+        self.listeners: list[Callable[[ev.Event], None]] = []
+        self.keep_last = 100
+        self._first = first
+        self._version = version
+        self._stamp = ev.Stamper()
+        self._lock = threading.RLock()
+        self._recent: deque[bytes] = deque(maxlen=1000)
+        self._journal = Journal(layout, held, self.state.seq + 1, blobs, disk, self._rotated)
+        held.announce(disk)
+        self._scribe = Scribe(self._window, self._noticed)
+
+    @classmethod
+    def open(cls, layout: Layout, who: Holder, load: Callable[[], Loaded], *, first: int, blobs: Blobs, clock: Clock, disk: Disk,
+             version: str, force: bool = False) -> Appender:
+        """Begin a new epoch: take the lease, mend the tail, load the state, create the journal.
+
+        Raises LeaseHeld, and DamageError when events are missing that no later checkpoint covers.
+        """
+        held = lease.acquire(layout, who, now=clock.now(), force=force)
+        try:
+            torn = None if force else _mend_tail(layout, held.epoch)
+            loaded = load()
+            appender = cls(layout, held, loaded, first, blobs, clock, disk, version)
+        except BaseException:
+            held.release()
+            raise
+        checkpoints.clean_unfinished(layout)
+        lease.forget_older(layout, held.epoch)
+        if torn is not None:
+            appender.emit("AlarmRaised", p.AlarmRaised(
+                "torn_tail", f"{torn.length} bytes of an unfinished event were cut from {torn.file} and kept in damaged/"))
+        return appender
+
+    @property
+    def epoch(self) -> int:
+        return self.lease.epoch
+
+    @property
+    def durable_seq(self) -> int:
+        """The newest seq that is on disk."""
+        return self._journal.durable_seq
+
+    @property
+    def backlog_full(self) -> bool:
+        return self._journal.backlog_full
+
+    def emit(self, event_type: str, payload: p.Payload | dict[str, Any] | Raw, *, task_id: str | None = None,
+             activity_id: str | None = None, attempt: int | None = None, actor: str = "engine", parent: int | None = None,
+             ignorable: bool = False, blobs: dict[str, bytes] | None = None, timestamp: float | None = None,
+             **measured: Any) -> ev.Event:
+        """Append an event: folded into `state` and in memory, not yet durable.
+
+        `measured` are the metadata fields of `events.Event`.  `timestamp` (seconds since the epoch) says when it happened, if
+        not now.
+        """
+        raw = payload if isinstance(payload, Raw) else ev.as_raw(payload)
+        with self._lock:
+            at = recorded = self._stamp(self.clock.now())
+            if timestamp is not None:
+                at = self._stamp(timestamp)
+            event = ev.Event(
+                self.state.seq + 1, event_type, at, None if at == recorded else recorded, task_id, activity_id, attempt, actor, raw,
+                parent, ev.SCHEMA_VERSION, ignorable, self._version, **measured)
+            line = line_of(event)
+            states.apply(self.state, event)
+            self._journal.append(event.seq, line, blobs)
+            self._recent.append(line)
+        for listener in self.listeners:
+            listener(event)
+        return event
+
+    def put(self, body: bytes, blobs: dict[str, bytes]) -> tuple[Raw, str | None]:
+        """`body` as an inline value, or null and the name of the blob that will be written with the event."""
+        if len(body) <= THRESHOLD:
+            return Raw(body), None
+        name = Blobs.name(body)
+        blobs[name] = body
+        return ev.NULL, name
+
+    def acknowledge(self) -> None:
+        """Make what was appended durable as the mode promises: now (sync), or when the backlog is full (async, exit)."""
+        if self.durability == "sync" or self._journal.backlog_full:
+            self.barrier()
+
+    def barrier(self) -> None:
+        """Make everything appended so far durable, in every mode."""
+        self._journal.flush()
+        self.trouble = None
+
+    def checkpoint(self, trigger: str, label: str = "", *, materialise: bool = True, actor: str = "engine",
+                   task_id: str | None = None) -> ev.Event:
+        """Append `CheckpointCreated`; with `materialise` its snapshot is written by the scribe once the event is durable."""
+        with self._lock:
+            event = self.emit("CheckpointCreated", p.CheckpointCreated(trigger, label), actor=actor, task_id=task_id)
+            if materialise:
+                body = states.encode(self.state)
+                recent = [b"{" + line[16:-1] for line in list(self._recent)[-self.keep_last - 1 : -1]]
+                self._scribe.later(lambda: self._write_snapshot(event, body, trigger, label, recent))
+        return event
+
+    def _write_snapshot(self, event: ev.Event, body: bytes, trigger: str, label: str, recent: list[bytes]) -> None:
+        if self._journal.durable_seq < event.seq:
+            self.barrier()
+        checkpoints.write(self.layout, event.seq, body, label=label, trigger=trigger, at=event.timestamp, last_events=recent,
+                          disk=self.disk)
+        checkpoints.prune(self.layout)
+
+    def close(self, *, rest: bool = False) -> None:
+        """Flush, finish the scribe's work, give the lease back.  With `rest` the tail is sealed and small segments merged.
+
+        Raises PersistenceError or LeaseLost when what was appended could not be made durable; the lease is released all the same.
+        """
+        try:
+            self.barrier()
+        finally:
+            self._scribe.stop()
+            try:
+                if rest or self.durable_seq - sealing.sealed_until(self.layout) >= REST_EVENTS:
+                    self._seal_at_rest()
+            finally:
+                self._journal.close()
+                self.lease.release()
+
+    def abandon(self) -> None:
+        """Let go without writing anything more: for a holder that was fenced."""
+        self._scribe.stop()
+        self._journal.close()
+        self.lease.release()
+
+    def _seal_at_rest(self) -> None:
+        with contextlib.suppress(OSError):
+            self._journal.rotate()
+            sealing.seal(self.layout, self.durable_seq, self.epoch, self._first, self.disk)
+            sealing.merge_small(self.layout, self.epoch, self.disk)
+
+    def _rotated(self, full: JournalFile) -> None:
+        until = self._journal.durable_seq
+        self._scribe.later(lambda: sealing.seal(self.layout, until, self.epoch, self._first, self.disk))
+
+    def _window(self) -> None:
+        if self._journal.pending and self.durability != "exit":
+            self._journal.flush()
+
+    def _noticed(self, error: Exception) -> None:
+        self.trouble = error
+
+
+def read_state(layout: Layout, first: int, start: State | None, until: int | None = None) -> Loaded:
+    """The state after `until` (default: the end), from the newest usable snapshot and the events after it.
+
+    `start` is the inherited state of a fork.  Raises DamageError when events are missing behind the snapshot.
+    """
+    at_most = until if until is not None else 2**62
+    state, refused = checkpoints.newest(layout, at_most)
+    snapshot = state.seq if state is not None else None
+    if state is None:
+        state = start if start is not None else State()
+    reader = Reader(layout, first)
+    replayed = 0
+    for event in reader.events(after=state.seq, until=until):
+        if event.seq != state.seq + 1:
+            break
+        states.apply(state, event)
+        replayed += 1
+    if reader.missing:
+        low, high = reader.missing[0]
+        raise DamageError(
+            f"session {layout.root.name}: events {low} to {high} are damaged or missing ({'; '.join(map(str, reader.damage))})",
+            hint=f"everything up to event {low - 1} is intact: fork it at {low - 1}, or restore the file from a copy")
+    return Loaded(state, snapshot, refused, [str(d) for d in reader.damage], replayed)
+
+
+def _mend_tail(layout: Layout, epoch: int) -> Damage | None:
+    """Set an unfinished last event aside, cut it, and return what was cut."""
+    tail = Reader(layout).tail()
+    if tail is None or tail.torn is None:
+        return None
+    layout.damaged.mkdir(exist_ok=True)
+    with open(tail.journal.path, "rb+") as file:
+        file.seek(tail.good_bytes)
+        aside = layout.damaged / f"{tail.journal.path.name}.{tail.good_bytes}.{epoch}"
+        aside.write_bytes(file.read())
+        file.truncate(tail.good_bytes)
+        sync_file(file.fileno())
+    return tail.torn

@@ -1,0 +1,51 @@
+"""Large payloads, file pre-images and artefacts, kept by their sha256.
+
+A blob is written once, synced before the event that names it, and never changed.  Reading verifies it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Final
+
+from ipyagent_sessions.errors import DamageError
+from ipyagent_sessions.log.files import Disk
+
+THRESHOLD: Final = 32 * 1024
+"""Payload parts of more bytes than this are kept as blobs."""
+
+
+class Blobs:
+    """The blobs of one session; those of its ancestors are looked up through `parents`."""
+
+    def __init__(self, folder: Path, parents: tuple[Path, ...] = ()) -> None:
+        self.folder = folder
+        self._parents = parents
+
+    @staticmethod
+    def name(data: bytes) -> str:
+        """The name `data` has as a blob."""
+        return hashlib.sha256(data).hexdigest()
+
+    def write(self, name: str, data: bytes, disk: Disk) -> None:
+        """Store `data` durably under its `name`.  Raises OSError."""
+        path = self.folder / name
+        if path.exists():
+            return
+        self.folder.mkdir(exist_ok=True)
+        disk.write_whole(path, data, what="blob")
+
+    def read(self, name: str) -> bytes:
+        """The blob of that name, verified.  Raises DamageError when it is missing or its bytes do not match."""
+        for folder in (self.folder, *self._parents):
+            try:
+                data = (folder / name).read_bytes()
+            except FileNotFoundError:
+                continue
+            if self.name(data) != name:
+                raise DamageError(f"blob {name[:12]} in {folder} does not match its checksum",
+                                  hint="restore the file from a copy, or run the activity again with resume --redo")
+            return data
+        raise DamageError(f"blob {name[:12]} is missing from {self.folder}",
+                          hint="restore the file from a copy, or run the activity again with resume --redo")

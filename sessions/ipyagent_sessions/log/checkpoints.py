@@ -1,0 +1,236 @@
+"""Checkpoints: verified snapshots of the folded state (R053-R055, R061-R069).
+
+    checkpoints/<seq>.json.zst = {"format", "seq", "label", "trigger", "at", "sha256", "base", "state" or "patch", "last_events"}
+
+The log is the truth; a snapshot only saves folding it again, and each can be deleted.  `seq` is that of the `CheckpointCreated`
+event, which is durable before the file appears, so no snapshot points past the last durable event.  `sha256` is that of the
+whole state; a snapshot that does not match, does not decompress or is of a newer form is refused and the next older one is used.
+
+A snapshot is whole or holds the difference to a whole one (`base`), never a difference to a difference: any snapshot is restored
+from at most two files, and pruning keeps the bases of what it keeps.  Artefacts appear by reference (path, checksum, size) in
+the state.  The newest snapshot is the one with the highest seq; no clock is asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import zstandard
+from msgspec import Raw, Struct
+
+from ipyagent_sessions import state as states
+from ipyagent_sessions.errors import DamageError, NewerFormat
+from ipyagent_sessions.events import NULL
+from ipyagent_sessions.log.files import Disk
+from ipyagent_sessions.log.layout import FORMAT, Layout
+from ipyagent_sessions.state import State
+
+KEEP_UNNAMED: Final = 3
+_NAME: Final = re.compile(r"(\d+)\.json\.zst")
+_FULL_ABOVE: Final = 0.4
+_MAX_BYTES: Final = 2**31
+
+
+class Snapshot(Struct, omit_defaults=True):
+    """The content of a checkpoint file."""
+
+    format: int
+    seq: int
+    label: str
+    trigger: str
+    at: str
+    sha256: str
+    base: int | None = None
+    state: Raw = NULL
+    patch: Any = None
+    last_events: list[Raw] = []
+
+
+class Info(Struct):
+    """One line of a listing: `size` in bytes, `complete` after verification."""
+
+    seq: int
+    label: str
+    trigger: str
+    at: str
+    size: int
+    base: int | None
+    complete: bool
+    problem: str = ""
+
+
+def sequence(layout: Layout) -> list[int]:
+    """The seqs that have a snapshot file, ascending."""
+    if not layout.checkpoints.is_dir():
+        return []
+    return sorted(int(m[1]) for p in layout.checkpoints.iterdir() if (m := _NAME.fullmatch(p.name)))
+
+
+def path_of(layout: Layout, seq: int) -> Path:
+    return layout.checkpoints / f"{seq}.json.zst"
+
+
+def write(layout: Layout, seq: int, body: bytes, *, label: str, trigger: str, at: str, last_events: list[bytes], disk: Disk) -> None:
+    """Store the encoded state `body` as the snapshot of `seq`, as a difference when that is much smaller.
+
+    Raises OSError; nothing is visible then.
+    """
+    layout.checkpoints.mkdir(exist_ok=True)
+    snapshot = Snapshot(FORMAT, seq, label, trigger, at, hashlib.sha256(body).hexdigest(),
+                        last_events=[Raw(line) for line in last_events])
+    base = _newest_full(layout, seq)
+    if base is not None:
+        patch = difference(msgspec.json.decode(base[1]), msgspec.json.decode(body))
+        if len(msgspec.json.encode(patch)) < _FULL_ABOVE * len(body):
+            snapshot.base, snapshot.patch = base[0], patch
+    if snapshot.base is None:
+        snapshot.state = Raw(body)
+    packed = zstandard.ZstdCompressor(level=3, write_checksum=True).compress(msgspec.json.encode(snapshot))
+    disk.write_whole(path_of(layout, seq), packed, what="checkpoint")
+
+
+def _newest_full(layout: Layout, before: int) -> tuple[int, Raw] | None:
+    for seq in reversed(sequence(layout)):
+        if seq >= before:
+            continue
+        try:
+            found = _open(layout, seq)
+        except (DamageError, NewerFormat):
+            continue
+        if found.base is None:
+            return seq, found.state
+    return None
+
+
+def _open(layout: Layout, seq: int) -> Snapshot:
+    path = path_of(layout, seq)
+    try:
+        body = zstandard.ZstdDecompressor().decompress(path.read_bytes(), max_output_size=_MAX_BYTES)
+        head = msgspec.json.decode(body, type=_Head)
+        if head.format > FORMAT:
+            raise NewerFormat(f"checkpoint {seq} was written by a newer version (format {head.format}, this one reads {FORMAT})",
+                              hint="upgrade ipyagent; an older checkpoint is used meanwhile")
+        return msgspec.json.decode(body, type=Snapshot)
+    except (FileNotFoundError, zstandard.ZstdError, msgspec.DecodeError) as error:
+        raise DamageError(f"checkpoint {seq} cannot be read ({type(error).__name__})",
+                          hint="it can be deleted: the state is folded from the log") from error
+
+
+class _Head(Struct):
+    format: int
+
+
+def load(layout: Layout, seq: int) -> tuple[State, Snapshot]:
+    """The state of the snapshot at `seq`.  Raises DamageError or NewerFormat when it must not be used."""
+    snapshot = _open(layout, seq)
+    if snapshot.base is None:
+        body = bytes(memoryview(snapshot.state))
+    else:
+        base = _open(layout, snapshot.base)
+        if base.base is not None:
+            raise DamageError(f"checkpoint {seq} builds on {snapshot.base}, which is not a whole one")
+        body = msgspec.json.encode(patched(msgspec.json.decode(base.state), snapshot.patch))
+    try:
+        state = states.decode(body)
+    except msgspec.DecodeError as error:
+        raise DamageError(f"checkpoint {seq} does not hold a state: {error}") from error
+    if hashlib.sha256(states.encode(state)).hexdigest() != snapshot.sha256:
+        raise DamageError(f"checkpoint {seq} does not match its checksum", hint="it can be deleted: the state is folded from the log")
+    return state, snapshot
+
+
+def newest(layout: Layout, until: int) -> tuple[State | None, list[int]]:
+    """The state of the newest usable snapshot at or before `until`, and the seqs of newer ones that were refused."""
+    refused: list[int] = []
+    for seq in reversed(sequence(layout)):
+        if seq > until:
+            continue
+        try:
+            return load(layout, seq)[0], refused
+        except (DamageError, NewerFormat):
+            refused.append(seq)
+    return None, refused
+
+
+def listing(layout: Layout) -> list[Info]:
+    """Every snapshot file, verified."""
+    out = []
+    for seq in sequence(layout):
+        size = path_of(layout, seq).stat().st_size
+        try:
+            snapshot = load(layout, seq)[1]
+        except (DamageError, NewerFormat) as error:
+            out.append(Info(seq, "", "", "", size, None, False, error.message))
+        else:
+            out.append(Info(seq, snapshot.label, snapshot.trigger, snapshot.at, size, snapshot.base, True))
+    return out
+
+
+def prune(layout: Layout) -> list[int]:
+    """Remove unnamed snapshots but the newest few, never the base of one that stays.  Returns the removed seqs."""
+    kept_unnamed, keep, bases = 0, set[int](), set[int]()
+    for seq in reversed(sequence(layout)):
+        try:
+            snapshot = _open(layout, seq)
+        except (DamageError, NewerFormat):
+            keep.add(seq)
+            continue
+        named = bool(snapshot.label) or snapshot.trigger in ("manual", "end")
+        if named or kept_unnamed < KEEP_UNNAMED:
+            keep.add(seq)
+            kept_unnamed += not named
+            if snapshot.base is not None:
+                bases.add(snapshot.base)
+    gone = [seq for seq in sequence(layout) if seq not in keep | bases]
+    for seq in gone:
+        path_of(layout, seq).unlink(missing_ok=True)
+    return gone
+
+
+def clean_unfinished(layout: Layout) -> None:
+    """Remove temporary files that a crash left behind."""
+    for folder in (layout.checkpoints, layout.events, layout.blobs):
+        if folder.is_dir():
+            for path in folder.glob("*.tmp"):
+                path.unlink(missing_ok=True)
+
+
+def difference(old: Any, new: Any) -> Any:
+    """What turns `old` into `new`: {"s": keys set, "d": keys dropped, "r": keys changed inside, "k": key order} for objects,
+    {"a": items appended} for lists that grew, {"v": value} for the rest, None when they are equal."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        patch: dict[str, Any] = {}
+        for key, value in new.items():
+            if key not in old:
+                patch.setdefault("s", {})[key] = value
+            elif old[key] != value:
+                patch.setdefault("r", {})[key] = difference(old[key], value)
+        dropped = [key for key in old if key not in new]
+        if dropped:
+            patch["d"] = dropped
+        kept = [key for key in old if key in new] + list(patch.get("s", ()))
+        if kept != list(new):
+            patch["k"] = list(new)
+        return patch or None
+    if isinstance(old, list) and isinstance(new, list) and new[: len(old)] == old:
+        return {"a": new[len(old) :]} if len(new) > len(old) else None
+    return {"v": new}
+
+
+def patched(old: Any, patch: Any) -> Any:
+    """`old` with a `difference` applied."""
+    if patch is None:
+        return old
+    if "v" in patch:
+        return patch["v"]
+    if "a" in patch:
+        return [*old, *patch["a"]]
+    out = {key: value for key, value in old.items() if key not in patch.get("d", ())}
+    for key, inner in patch.get("r", {}).items():
+        out[key] = patched(out[key], inner)
+    out.update(patch.get("s", {}))
+    return {key: out[key] for key in patch["k"]} if "k" in patch else out

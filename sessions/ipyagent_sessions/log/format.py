@@ -1,0 +1,122 @@
+"""One event is one line.
+
+    {"c":"9f2d01aa","seq":17,"event_type":"ActivityCompleted",...}\\n
+
+`c` is the CRC-32 (ISO-HDLC, as in zlib) of the canonical event without `c`, in eight lower-case hex digits, and always comes
+first: the checked bytes are `{` followed by everything after the comma.  The line is JSON for any other program.  Lines end in
+0x0A only; U+2028 and U+2029 are ordinary characters.  A carriage return before the line feed and a byte-order mark at the start
+of the file are tolerated on reading and never written.
+
+Reading never stops at damage.  `scan` yields each verified event and a `Damage` for each stretch of bytes that does not verify.
+Inside a broken stretch it looks for the start of a line's text again and keeps what verifies, so two records glued together, or
+a torn record followed by a whole one, lose only what is really lost.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from ipyagent_sessions.events import Event, decode, encode
+
+_START: Final = b'{"c":"'
+_BOM: Final = b"\xef\xbb\xbf"
+_PREFIX: Final = len(b'{"c":"00000000",')
+
+
+class Damage(Struct, frozen=True):
+    """A stretch of a file that does not verify.
+
+    `kind` is torn (the unfinished end of a file), nul (a run of zero bytes), glued (records without a line feed between them),
+    checksum, or malformed.  `offset` and `length` are in bytes.
+    """
+
+    file: str
+    offset: int
+    length: int
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.kind}, {self.length} bytes at offset {self.offset}"
+
+
+def line_of(event: Event) -> bytes:
+    """The line of `event`, with its checksum and its line feed."""
+    body = encode(event)
+    return b'{"c":"%08x",%b\n' % (zlib.crc32(body), body[1:])
+
+
+def event_of(line: bytes) -> Event | None:
+    """The event of one line without its line feed, or None when the line does not verify."""
+    if not line.startswith(_START):
+        return None
+    body = b"{" + line[_PREFIX:]
+    try:
+        if int(line[6:14], 16) != zlib.crc32(body):
+            return None
+        return decode(body)
+    except (ValueError, msgspec.DecodeError):
+        return None
+
+
+def scan(data: bytes, file: str, base: int = 0) -> Iterator[tuple[int, Event] | Damage]:
+    """The events of a journal with the offset behind each, and its damage, in order.
+
+    `base` is the offset of `data` in the file.
+    """
+    at = len(_BOM) if base == 0 and data.startswith(_BOM) else 0
+    size = len(data)
+    while at < size:
+        end = data.find(b"\n", at)
+        line = data[at : size if end < 0 else end]
+        stop = size if end < 0 else end + 1
+        event = event_of(line) or (event_of(line[:-1]) if line.endswith(b"\r") else None)
+        if event is not None:
+            if end < 0:
+                yield Damage(file, base + at, size - at, "torn")
+            else:
+                yield base + stop, event
+        elif line.strip(b"\r"):
+            yield from _salvage(line, file, base + at, last=end < 0, stop=base + stop)
+        at = stop
+
+
+def _salvage(line: bytes, file: str, offset: int, *, last: bool, stop: int) -> Iterator[tuple[int, Event] | Damage]:
+    """What still verifies inside a line that does not verify as a whole."""
+    starts = []
+    found = line.find(_START)
+    while found >= 0:
+        starts.append(found)
+        found = line.find(_START, found + 1)
+    lost_from, at = 0, 0
+    whole: list[tuple[int, Event]] = []
+    for i, start in enumerate(starts):
+        if start < at:
+            continue
+        for end in [*starts[i + 1 :], len(line)]:
+            event = event_of(line[start:end].rstrip(b"\0\r"))
+            if event is not None:
+                if start > lost_from:
+                    yield Damage(file, offset + lost_from, start - lost_from, _kind(line[lost_from:start], last=False))
+                elif whole:
+                    yield Damage(file, offset + start, 0, "glued")
+                whole.append((stop, event))
+                yield stop, event
+                lost_from = at = end
+                break
+    if lost_from < len(line) and line[lost_from:].strip(b"\0\r"):
+        yield Damage(file, offset + lost_from, len(line) - lost_from, _kind(line[lost_from:], last=last))
+    elif lost_from == 0:
+        yield Damage(file, offset, len(line), "nul")
+
+
+def _kind(lost: bytes, *, last: bool) -> str:
+    if not lost.strip(b"\0"):
+        return "nul"
+    if last:
+        return "torn"
+    return "checksum" if lost.startswith(_START) and lost.endswith(b"}") else "malformed"

@@ -1,0 +1,82 @@
+"""Which file is where in a session's folder, and what its name says.
+
+    session.json                         written once
+    journal-<epoch>-<first_seq>.jsonl    the tail of the log
+    events/<first>-<last>-<epoch>.parquet
+    checkpoints/<seq>.json.zst
+    blobs/<sha256>
+    inbox/<id>.json
+    lease-<epoch>.lock, holder.json
+    live.json, summary.json
+    damaged/                             torn tails and fenced lines that were set aside
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final, NamedTuple
+
+FORMAT: Final = 1
+_JOURNAL: Final = re.compile(r"journal-(\d+)-(\d+)\.jsonl")
+_SEGMENT: Final = re.compile(r"(\d+)-(\d+)-(\d+)\.parquet")
+
+
+class JournalFile(NamedTuple):
+    """A journal: written by the holder of `epoch`, its first event is `first`."""
+
+    epoch: int
+    first: int
+    path: Path
+
+
+class SegmentFile(NamedTuple):
+    """A sealed segment of the events `first` to `last`, sealed by the holder of `epoch`."""
+
+    first: int
+    last: int
+    epoch: int
+    path: Path
+
+
+class Layout:
+    """The paths of one session."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.header = root / "session.json"
+        self.events = root / "events"
+        self.checkpoints = root / "checkpoints"
+        self.blobs = root / "blobs"
+        self.inbox = root / "inbox"
+        self.holder = root / "holder.json"
+        self.live = root / "live.json"
+        self.summary = root / "summary.json"
+        self.damaged = root / "damaged"
+
+    def lease(self, epoch: int) -> Path:
+        """The lock file of the holder of `epoch`.  That it exists for a newer epoch is what fences an older holder."""
+        return self.root / f"lease-{epoch}.lock"
+
+    def journal(self, epoch: int, first: int) -> Path:
+        return self.root / f"journal-{epoch}-{first}.jsonl"
+
+    def segment(self, first: int, last: int, epoch: int) -> Path:
+        return self.events / f"{first:010d}-{last:010d}-{epoch}.parquet"
+
+    def journals(self) -> list[JournalFile]:
+        """The journals that exist, by epoch and first seq."""
+        found = [JournalFile(int(m[1]), int(m[2]), p) for p in self.root.iterdir() if (m := _JOURNAL.fullmatch(p.name))]
+        return sorted(found)
+
+    def segments(self) -> list[SegmentFile]:
+        """The sealed segments that exist, by first seq; of two with the same first the longer comes first."""
+        if not self.events.is_dir():
+            return []
+        found = [SegmentFile(int(m[1]), int(m[2]), int(m[3]), p)
+                 for p in self.events.iterdir() if (m := _SEGMENT.fullmatch(p.name))]
+        return sorted(found, key=lambda s: (s.first, -s.last, -s.epoch))
+
+    def epoch(self) -> int:
+        """The newest epoch, 0 when nobody has held the lease yet.  The newest journal is never removed, so its name says."""
+        return max((j.epoch for j in self.journals()), default=0)

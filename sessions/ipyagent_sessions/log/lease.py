@@ -1,0 +1,234 @@
+"""Who may append to a session: one holder at a time, an OS lock, and an epoch that fences whoever comes back late (R253).
+
+The lock file carries the epoch in its name.  Whoever wants the lease of a session at epoch n
+
+1. locks `lease-n.lock`; that the lock is free says its holder is gone.  (`force` skips this step, for a holder that is stopped
+   and whose heartbeat is stale: its process still has the lock.)
+2. locks `lease-(n+1).lock`.  From the moment this file exists, the holder of n is fenced: it looks for it after each sync and
+   acknowledges nothing once it is there;
+3. reads the log to its end and creates `journal-(n+1)-<next seq>.jsonl`, which must not exist.
+
+Readers ignore lines of epoch n from that seq on.  What a woken zombie does to the outside world cannot be fenced.
+
+The lock is `filelock`'s: flock on Unix, which a forked child gives up and which dies with its process; LockFileEx on Windows;
+a marker file where the file system has no locks (`soft` is true then, and `doctor` says so).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from ipyagent_sessions.errors import LeaseHeld
+from ipyagent_sessions.log.files import Disk
+from ipyagent_sessions.log.layout import Layout
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+HEARTBEAT: Final = 2.0
+"""Seconds between heartbeats of a holder; one that is silent for two of them is stale."""
+
+
+class Holder(Struct, frozen=True, omit_defaults=True):
+    """Who holds a lease.  `started` is the process's start time in seconds since the epoch, so a reused pid is not believed;
+    `host` names the machine and, on Linux, the pid namespace."""
+
+    pid: int
+    started: float
+    host: str
+    boot: str
+    epoch: int = 0
+    since: float = 0.0
+    kernel: str | None = None
+    by: str = "python"
+
+    def describe(self) -> str:
+        """Who, in a person's words."""
+        where = f"kernel {self.kernel[:8]}" if self.kernel else self.by
+        return f"{where} (pid {self.pid} on {self.host.partition('/')[0]})"
+
+    def as_dict(self) -> dict[str, Any]:
+        return msgspec.to_builtins(self)  # type: ignore[no-any-return]  # msgspec types it as Any
+
+
+def this_process(*, kernel: str | None = None, by: str = "python") -> Holder:
+    """The holder that this process would be."""
+    import psutil
+
+    return Holder(pid=os.getpid(), started=round(psutil.Process().create_time(), 2), host=host(), boot=boot(),
+                  kernel=kernel, by=by)
+
+
+def host() -> str:
+    """The machine's name, with the pid namespace on Linux: pids of two containers must not be confused."""
+    name = socket.gethostname()
+    try:
+        return f"{name}/{os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return name
+
+
+def boot() -> str:
+    """What changes when the machine restarts."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        import psutil
+
+        return f"{platform.system()}-{int(psutil.boot_time())}"
+
+
+def is_alive(holder: Holder, *, heartbeat_age: float | None) -> bool:
+    """Whether the process of `holder` still exists.
+
+    On another machine only its heartbeat tells: None or older than two heartbeats counts as gone.
+    """
+    if holder.host != host():
+        return heartbeat_age is not None and heartbeat_age < 2 * HEARTBEAT
+    if holder.boot != boot():
+        return False
+    import psutil
+
+    try:
+        process = psutil.Process(holder.pid)
+        return abs(process.create_time() - holder.started) < 1.0 and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return True
+
+
+def read_holder(layout: Layout) -> Holder | None:
+    """Who holds the session, as far as the file says; None when nobody does."""
+    try:
+        return msgspec.json.decode(layout.holder.read_bytes(), type=Holder)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+
+
+class Lease:
+    """The right to append, held from `acquire` to `release`."""
+
+    def __init__(self, layout: Layout, epoch: int, lock: BaseFileLock, holder: Holder) -> None:
+        self.layout = layout
+        self.epoch = epoch
+        self.holder = holder
+        self._lock = lock
+        self._fence = os.fspath(layout.lease(epoch + 1))
+
+    def fenced(self) -> bool:
+        """Whether a newer epoch exists, or is being created."""
+        return os.path.exists(self._fence)
+
+    def announce(self, disk: Disk) -> None:
+        """Write `holder.json`."""
+        disk.replace(self.layout.holder, msgspec.json.encode(self.holder))
+
+    def release(self) -> None:
+        """Give the lease back; harmless when it was lost."""
+        found = read_holder(self.layout)
+        if found is not None and found.epoch == self.epoch:
+            with contextlib.suppress(OSError):
+                self.layout.holder.unlink()
+        self._lock.release()
+
+
+def acquire(layout: Layout, who: Holder, *, now: float, force: bool = False) -> Lease:
+    """The lease of the next epoch, with its lock held and its journal still to be created.
+
+    Raises LeaseHeld, naming the holder, when somebody else has it.
+    """
+    while True:
+        epoch = layout.epoch()
+        old = None
+        if epoch and not force:
+            old = _try_lock(layout.lease(epoch))
+            if old is None:
+                raise _held(layout)
+        try:
+            if layout.epoch() != epoch:
+                continue
+            lock = _try_lock(layout.lease(epoch + 1))
+            if lock is None:
+                raise _held(layout)
+            if layout.epoch() != epoch:
+                lock.release()
+                continue
+            holder = msgspec.structs.replace(who, epoch=epoch + 1, since=now)
+            return Lease(layout, epoch + 1, lock, holder)
+        finally:
+            if old is not None:
+                old.release()
+
+
+def is_free(layout: Layout) -> bool:
+    """Whether nobody seems to hold the lease.  Looks, and takes no lock, so that readers never stand in a taker's way."""
+    holder = read_holder(layout)
+    return holder is None or not is_alive(holder, heartbeat_age=heartbeat_age(layout))
+
+
+def heartbeat_age(layout: Layout) -> float | None:
+    """Seconds since the holder last wrote `live.json`, by the file's own time; None when there is none."""
+    import time
+
+    try:
+        return max(0.0, time.time() - layout.live.stat().st_mtime)
+    except FileNotFoundError:
+        return None
+
+
+def forget_older(layout: Layout, epoch: int) -> None:
+    """Remove the lock files of epochs long gone; the last two stay, since their holders may still look."""
+    for path in layout.root.glob("lease-*.lock"):
+        number = path.name[6:-5]
+        if number.isdigit() and int(number) < epoch - 1:
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def _held(layout: Layout) -> LeaseHeld:
+    holder = read_holder(layout)
+    age = heartbeat_age(layout)
+    who = holder.describe() if holder else "another process"
+    silent = f", silent for {age:.0f} s" if age is not None and age > 2 * HEARTBEAT else ""
+    return LeaseHeld(f"session {layout.root.name} is held by {who}{silent}",
+                     hint="its task goes on there; pause, cancel and approve work from here"
+                     + ("; take it over with resume --take-over" if silent else ""))
+
+
+def _try_lock(path: Path) -> BaseFileLock | None:
+    """The lock on `path`, or None when somebody has it."""
+    import filelock
+
+    lock = filelock.FileLock(path, timeout=0, thread_local=False, is_singleton=False)
+    try:
+        lock.acquire(blocking=False)
+    except filelock.Timeout:
+        return None
+    return lock
+
+
+def uses_soft_lock(folder: Path) -> bool:
+    """Whether locks in `folder` fall back to marker files, because the file system has none."""
+    if sys.platform == "win32":
+        return False
+    import fcntl
+
+    probe = folder / ".lock-probe"
+    try:
+        with open(probe, "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        probe.unlink(missing_ok=True)
+    return False

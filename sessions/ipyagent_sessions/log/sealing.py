@@ -1,0 +1,86 @@
+"""From journals to segments: what happens to the tail of a log when it has grown, or when the session rests.
+
+Sealing reads no state and keeps none: the folder says how far it has come, so it is safe to repeat after a crash at any point.
+A journal is removed one seal after its events were sealed, so that a reader who has just listed it still finds it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ipyagent_sessions.events import Event
+from ipyagent_sessions.log import segments
+from ipyagent_sessions.log.files import Disk
+from ipyagent_sessions.log.layout import JournalFile, Layout, SegmentFile
+from ipyagent_sessions.log.reader import Reader
+
+SMALL: Final = 4096
+"""Segments of fewer events are merged with their neighbours when the session rests."""
+
+
+def sealed_until(layout: Layout) -> int:
+    """The last seq that a segment holds, 0 when there is none."""
+    return max((s.last for s in layout.segments()), default=0)
+
+
+def seal(layout: Layout, until: int, epoch: int, first: int, disk: Disk) -> int:
+    """Seal the durable events up to `until` that are not sealed yet; returns how many.  Raises OSError.
+
+    `first` is the session's first own seq.
+    """
+    done = max(sealed_until(layout), first - 1)
+    _remove_sealed_journals(layout, done)
+    if until <= done:
+        return 0
+    opened = _open_after(layout, done)
+    batch: list[Event] = []
+    count = 0
+    for event in Reader(layout, first).events(after=done, until=until):
+        batch.append(event)
+        if len(batch) == segments.ROW_GROUP:
+            segments.seal(layout, batch, epoch, opened, disk)
+            count, batch = count + len(batch), []
+    if batch:
+        segments.seal(layout, batch, epoch, opened, disk)
+    return count + len(batch)
+
+
+def merge_small(layout: Layout, epoch: int, disk: Disk) -> int:
+    """Merge runs of small adjoining segments; returns how many files fewer there are."""
+    run: list[SegmentFile] = []
+    runs: list[list[SegmentFile]] = []
+    for segment in [*layout.segments(), None]:
+        small = segment is not None and segment.last - segment.first + 1 < SMALL
+        if small and segment is not None and (not run or run[-1].last + 1 == segment.first):
+            run.append(segment)
+            continue
+        if len(run) > 1:
+            runs.append(run)
+        run = [segment] if small and segment is not None else []
+    for parts in runs:
+        segments.merge(layout, parts, epoch, disk)
+    return sum(len(parts) - 1 for parts in runs)
+
+
+def _open_after(layout: Layout, seq: int) -> set[str]:
+    """The activities that are open after `seq`, the end of a segment or the very beginning."""
+    for segment in layout.segments():
+        if segment.last == seq:
+            opened = segments.opened_before(segment)
+            for _, event_type, activity_id in segments.boundaries(segment.path):
+                segments.follow(opened, event_type, activity_id)
+            return opened
+    return set()
+
+
+def _remove_sealed_journals(layout: Layout, done: int) -> None:
+    journals = layout.journals()
+    for journal, following in zip(journals, journals[1:], strict=False):
+        if _end(journal, following, journals) <= done:
+            journal.path.unlink(missing_ok=True)
+
+
+def _end(journal: JournalFile, following: JournalFile, journals: list[JournalFile]) -> int:
+    """The last seq that counts in a journal which is not the newest."""
+    newer = min((j.first for j in journals if j.epoch > journal.epoch), default=following.first)
+    return min(newer, following.first if following.epoch == journal.epoch else newer) - 1

@@ -1,0 +1,186 @@
+"""Sealed segments: immutable Parquet files that any program can query.
+
+Columns are those of `events.Event` with `session_id`, and `checksum`, the CRC-32 of the canonical event, so that a row can be
+verified by itself; pages carry Parquet's own checksums as well.  Times are timestamps in UTC with milliseconds.  The file's
+metadata holds `ipyagent.open`: the activities that were open before its first event, which is what a fork needs to know.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Raw
+
+from ipyagent_sessions.events import Event, Stamper, encode
+from ipyagent_sessions.log.format import Damage
+from ipyagent_sessions.log.files import Disk, temporary_beside, sync_file
+from ipyagent_sessions.log.layout import FORMAT, Layout, SegmentFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_PLAIN: Final = ("seq", "event_type", "task_id", "activity_id", "attempt", "actor", "parent_event", "schema_version", "ignorable",
+                 "agent_version", "execution_time_ms", "cpu_s", "rss_bytes", "input_tokens", "output_tokens", "cost_usd")
+ROW_GROUP: Final = 65_536
+
+
+def schema() -> pa.Schema:
+    """The columns of a segment, in the order of the documents' record."""
+    import pyarrow as pa
+
+    text, stamp = pa.string(), pa.timestamp("ms", tz="UTC")
+    return pa.schema([
+        pa.field("session_id", text, nullable=False), pa.field("seq", pa.int64(), nullable=False),
+        pa.field("event_type", text, nullable=False), pa.field("timestamp", stamp, nullable=False),
+        pa.field("recorded_at", stamp, nullable=False), pa.field("task_id", text), pa.field("activity_id", text),
+        pa.field("attempt", pa.int32()), pa.field("actor", text, nullable=False), pa.field("payload", text, nullable=False),
+        pa.field("parent_event", pa.int64()), pa.field("schema_version", pa.int16(), nullable=False),
+        pa.field("ignorable", pa.bool_(), nullable=False), pa.field("agent_version", text),
+        pa.field("execution_time_ms", pa.float64()), pa.field("cpu_s", pa.float64()), pa.field("rss_bytes", pa.int64()),
+        pa.field("input_tokens", pa.int64()), pa.field("output_tokens", pa.int64()), pa.field("cost_usd", pa.float64()),
+        pa.field("checksum", pa.uint32(), nullable=False),
+    ])
+
+
+def table_of(events: Iterable[Event], session_id: str) -> pa.Table:
+    """The events as an Arrow table with `schema()`."""
+    import pyarrow as pa
+
+    rows = list(events)
+    columns: dict[str, Any] = {name: [getattr(e, name) for e in rows] for name in _PLAIN}
+    columns["session_id"] = [session_id] * len(rows)
+    columns["timestamp"] = pa.array([e.timestamp[:-1] for e in rows], pa.string()).cast(pa.timestamp("ms"))
+    columns["recorded_at"] = pa.array([(e.recorded_at or e.timestamp)[:-1] for e in rows], pa.string()).cast(pa.timestamp("ms"))
+    columns["payload"] = [str(memoryview(e.payload), "utf-8") for e in rows]
+    columns["checksum"] = [zlib.crc32(encode(e)) for e in rows]
+    arrays = []
+    for field in schema():
+        column = columns[field.name]
+        arrays.append(column.cast(field.type) if isinstance(column, pa.Array) else pa.array(column, field.type))
+    return pa.Table.from_arrays(arrays, schema=schema())
+
+
+def seal(layout: Layout, events: list[Event], epoch: int, opened: set[str], disk: Disk) -> SegmentFile:
+    """Write `events` (contiguous, not empty) as a segment, and take their starts and ends into `opened`.
+
+    Raises OSError; no file of the segment's name exists then.
+    """
+    before = sorted(opened)
+    for event in events:
+        follow(opened, event.event_type, event.activity_id)
+    return _publish(layout, table_of(events, layout.root.name), events[0].seq, events[-1].seq, epoch, before, disk)
+
+
+def follow(opened: set[str], event_type: str, activity_id: str | None) -> None:
+    """Keep `opened`, the ids of open activities, up to date.  A stage is not an activity, and its id has no slash."""
+    if activity_id is None or "/" not in activity_id:
+        return
+    if event_type == "ActivityStarted":
+        opened.add(activity_id)
+    elif event_type in ("ActivityCompleted", "ActivityFailed"):
+        opened.discard(activity_id)
+
+
+def merge(layout: Layout, parts: list[SegmentFile], epoch: int, disk: Disk) -> SegmentFile:
+    """One segment in place of several adjoining ones.  The parts are removed only after it is durable."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    tables = [pq.read_table(part.path) for part in parts]
+    before = opened_before(parts[0])
+    merged = _publish(layout, pa.concat_tables(tables), parts[0].first, parts[-1].last, epoch, sorted(before), disk)
+    for part in parts:
+        if part.path != merged.path:
+            part.path.unlink(missing_ok=True)
+    return merged
+
+
+def _publish(layout: Layout, table: pa.Table, first: int, last: int, epoch: int, before: list[str], disk: Disk) -> SegmentFile:
+    import pyarrow.parquet as pq
+
+    layout.events.mkdir(exist_ok=True)
+    path = layout.segment(first, last, epoch)
+    temporary = temporary_beside(path)
+    meta = {"ipyagent.format": str(FORMAT), "ipyagent.open": json.dumps(before), "ipyagent.epoch": str(epoch)}
+    try:
+        pq.write_table(
+            table.replace_schema_metadata(meta), temporary, compression="zstd", row_group_size=ROW_GROUP,
+            write_page_checksum=True, use_dictionary=["session_id", "event_type", "task_id", "actor", "agent_version"],
+            column_encoding={"seq": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED", "recorded_at": "DELTA_BINARY_PACKED",
+                             "activity_id": "DELTA_BYTE_ARRAY"},
+        )
+        with open(temporary, "rb+") as file:
+            sync_file(file.fileno())
+        disk.publish(temporary, path, what="seal")
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return SegmentFile(first, last, epoch, path)
+
+
+def opened_before(segment: SegmentFile) -> set[str]:
+    """The activities that were open before the first event of a segment."""
+    import pyarrow.parquet as pq
+
+    meta = pq.read_metadata(segment.path).metadata or {}
+    return set(json.loads(meta.get(b"ipyagent.open", b"[]")))
+
+
+def read(path: Path, *, after: int = 0, until: int | None = None, damage: list[Damage | str]) -> Iterator[Event]:
+    """The events of a segment with `after` < seq <= `until`, each verified against its checksum.
+
+    What cannot be read or does not verify is skipped and added to `damage`.  Raises FileNotFoundError.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path, page_checksum_verification=True)
+    except FileNotFoundError:
+        raise
+    except (OSError, pa.ArrowException) as error:
+        damage.append(f"{path.name}: {str(error).splitlines()[0]}")
+        return
+    if after or until is not None:
+        keep = pc.and_(pc.greater(table["seq"], after), pc.less_equal(table["seq"], until if until is not None else 2**62))
+        table = table.filter(keep)
+    checks = table["checksum"].to_pylist()
+    bad: list[int] = []
+    for event, check in zip(_rows(table), checks, strict=True):
+        if zlib.crc32(encode(event)) == check:
+            yield event
+        else:
+            bad.append(event.seq)
+    if bad:
+        damage.append(f"{path.name}: {len(bad)} of the events {bad[0]} to {bad[-1]} do not match their checksums")
+
+
+def _rows(table: pa.Table) -> Iterator[Event]:
+    stamp = Stamper()
+    size = table.num_rows
+
+    def values(name: str) -> list[Any]:
+        column = table[name]
+        return [None] * size if column.null_count == size else column.to_pylist()
+
+    def times(name: str) -> list[str]:
+        return [stamp(ms / 1000) for ms in table[name].cast("int64").to_pylist()]
+
+    stamps, recorded, payloads = times("timestamp"), times("recorded_at"), values("payload")
+    plain = zip(*map(values, _PLAIN), strict=True)
+    for at, late, payload, row in zip(stamps, recorded, payloads, plain, strict=True):
+        seq, event_type, task, activity, attempt, actor, *rest = row
+        yield Event(seq, event_type, at, None if late == at else late, task, activity, attempt, actor, Raw(payload.encode()), *rest)
+
+
+def boundaries(path: Path) -> Iterator[tuple[int, str, str | None]]:
+    """(seq, event_type, activity_id) of each event: what it takes to know which activities are open."""
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path, columns=["seq", "event_type", "activity_id"])
+    return zip(*(table[name].to_pylist() for name in ("seq", "event_type", "activity_id")), strict=True)

@@ -1,0 +1,257 @@
+"""The payload of each event type: the schemas of R082 and R092, as code.
+
+Sizes are bytes, durations seconds, times ISO-8601 in UTC.  A value that would make an event large is kept as a blob, and the
+field beside it that ends in `_blob` names its sha256.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Raw, Struct
+
+from ipyagent_sessions.events import NULL
+
+
+class Payload(Struct, omit_defaults=True):
+    """Base: defaults are left out of the JSON."""
+
+
+class SessionCreated(Payload):
+    title: str = ""
+    notebook: str | None = None
+
+
+class SessionForked(Payload):
+    parent_session: str
+    parent_seq: int
+    parent_hash: str
+    direction: str = ""
+
+
+class TaskQueued(Payload):
+    """`run_key` identifies notebook, cell, target and arguments: the same cell run again finds its task by it."""
+
+    target: str
+    kind: str = "workflow"
+    title: str = ""
+    args: Raw = NULL
+    args_blob: str | None = None
+    run_key: str = ""
+    cell: str | None = None
+    durability: str = "sync"
+    source_blob: str | None = None
+    timeout_s: float | None = None
+    retry_of: str | None = None
+    rerun_of: str | None = None
+    default_effect: str | None = None
+
+
+class TaskStarted(Payload):
+    attempt: int = 1
+    holder: dict[str, Any] = {}
+    environment_blob: str | None = None
+    deadline: str | None = None
+    checkpoint_every_s: float | None = None
+
+
+class TaskSuspended(Payload):
+    """`reason` is approval, step_cap, budget, wait, resources, network, persistence or worker_lost."""
+
+    reason: str
+    detail: str = ""
+    resumes_when: str = ""
+    open_activities: list[str] = []
+
+
+class TaskInterrupted(Payload):
+    drained: list[str] = []
+    aborted: list[str] = []
+    still_running: list[str] = []
+    partial: str = ""
+
+
+class TaskResumed(Payload):
+    attempt: int = 1
+    cause: str = ""
+    instruction: str = ""
+    not_restored: list[str] = []
+    differences: list[str] = []
+    holder: dict[str, Any] = {}
+
+
+class TaskCompleted(Payload):
+    result: Raw = NULL
+    result_blob: str | None = None
+    result_lost: str | None = None
+    artefacts: dict[str, list[str]] = {}
+
+
+class TaskFailed(Payload):
+    error_type: str
+    error: str
+    cause: str = "error"
+    activity_id: str | None = None
+    last_checkpoint: int | None = None
+    artefacts: dict[str, list[str]] = {}
+    compensated: list[str] = []
+    needs_person: list[str] = []
+
+
+class TaskCancelled(Payload):
+    reason: str = ""
+    artefacts: dict[str, list[str]] = {}
+    compensated: list[str] = []
+    compensations_pending: list[str] = []
+    irreversible: list[str] = []
+    still_running: list[str] = []
+
+
+class ActivityStarted(Payload):
+    """`kind` is step, stage, sleep, model or tool; `effect` is none, idempotent or irreversible."""
+
+    name: str
+    kind: str = "step"
+    key: str | None = None
+    stage: str = ""
+    digest: str = ""
+    effect: str = "none"
+    args: Raw = NULL
+    args_blob: str | None = None
+    source: str = ""
+    until: str | None = None
+    compensable: bool = False
+
+
+class ActivityProgressed(Payload):
+    """`total` is None while nobody knows it (R184)."""
+
+    done: int = 0
+    total: int | None = None
+    text: str = ""
+
+
+class ActivityCompleted(Payload):
+    """`result` is the value in the tagged JSON of `codec`.  `late` says it ended after its timeout had been reported,
+    `verified` that a verify function or a person vouched for it."""
+
+    name: str
+    kind: str = "step"
+    digest: str = ""
+    result: Raw = NULL
+    result_blob: str | None = None
+    result_lost: str | None = None
+    late: bool = False
+    verified: str | None = None
+
+
+class ActivityFailed(Payload):
+    name: str
+    error_type: str
+    error: str
+    kind: str = "step"
+    digest: str = ""
+    traceback: str = ""
+    timed_out: bool = False
+    still_running: bool = False
+    aborted: bool = False
+
+
+class ActivityRetried(Payload):
+    """One attempt failed and another follows after `wait_s`."""
+
+    name: str
+    error_type: str
+    error: str
+    wait_s: float = 0.0
+
+
+class ActivityCompensated(Payload):
+    name: str
+    ok: bool = True
+    error: str = ""
+
+
+class StateChanged(Payload):
+    """`op` is set or append; `path` is a key of the business state, dotted for nested objects."""
+
+    path: str
+    value: Raw = NULL
+    op: str = "set"
+
+
+class ApprovalRequested(Payload):
+    """`digest` covers question, details and choices: an answer is bound to it.  `if_ignored` says what expiry does."""
+
+    approval_id: str
+    question: str
+    details: Raw = NULL
+    digest: str = ""
+    kind: str = "approval"
+    choices: list[str] = []
+    expires_at: str | None = None
+    if_ignored: str = "waits for an answer"
+    effect: str | None = None
+    about: list[str] = []
+
+
+class ApprovalResolved(Payload):
+    approval_id: str
+    answer: str
+    choice: str | None = None
+    reason: str = ""
+    digest: str = ""
+    by: str = ""
+
+
+class FileWritten(Payload):
+    path: str
+    checksum: str
+    size: int | None = None
+    lines: int | None = None
+
+
+class CheckpointCreated(Payload):
+    """`label` is the stage number (1, 2.1, ...), the person's own label, or empty; `trigger` says why it was taken."""
+
+    trigger: str
+    label: str = ""
+
+
+class RecoveryCompleted(Payload):
+    from_seq: int
+    cause: str
+    sentence: str = ""
+    checkpoint_seq: int | None = None
+    checkpoints_refused: list[int] = []
+    duration_ms: float = 0.0
+    lost_events: int = 0
+    repeated: list[str] = []
+    unknown: list[str] = []
+    not_restored: list[str] = []
+
+
+class ControlRequested(Payload):
+    """`outcome` is accepted or refused; `reason` says why it was refused."""
+
+    control_id: str
+    action: str
+    outcome: str = "accepted"
+    reason: str = ""
+    args: dict[str, Any] = {}
+
+
+class AlarmRaised(Payload):
+    kind: str
+    text: str
+
+
+SCHEMAS: dict[str, type[Payload]] = {
+    cls.__name__: cls
+    for cls in (
+        SessionCreated, SessionForked, TaskQueued, TaskStarted, TaskSuspended, TaskInterrupted, TaskResumed, TaskCompleted,
+        TaskFailed, TaskCancelled, ActivityStarted, ActivityProgressed, ActivityCompleted, ActivityFailed, ActivityRetried,
+        ActivityCompensated, StateChanged, ApprovalRequested, ApprovalResolved, FileWritten, CheckpointCreated,
+        RecoveryCompleted, ControlRequested, AlarmRaised,
+    )
+}

@@ -1,0 +1,251 @@
+"""One session: a durable thread of tasks with one log, read by anybody and written by the holder of its lease.
+
+A session that was forked shares the beginning of its parent's log by reference: its own events continue with the parent's next
+seq, and reading the lineage goes through the parent's files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from ipyagent_sessions import events as ev
+from ipyagent_sessions import payloads as p
+from ipyagent_sessions._version import __version__
+from ipyagent_sessions.errors import DamageError, NewerFormat, NotFound, UsageError
+from ipyagent_sessions.lifecycle import LOST, TaskState, effective
+from ipyagent_sessions.log import checkpoints, lease, live
+from ipyagent_sessions.log.appender import Appender, Loaded, read_state
+from ipyagent_sessions.log.blobs import Blobs
+from ipyagent_sessions.log.layout import FORMAT, Layout
+from ipyagent_sessions.log.lease import Holder
+from ipyagent_sessions.log.reader import Reader
+from ipyagent_sessions.state import State
+
+if TYPE_CHECKING:
+    from ipyagent_sessions.store import Store
+
+VERSION = f"ipyagent-{__version__}"
+
+
+class Parent(Struct, frozen=True):
+    """Where a fork begins: the parent's event `seq`, whose sha256 is `hash`."""
+
+    session: str
+    seq: int
+    hash: str
+
+
+class Header(Struct, frozen=True, omit_defaults=True):
+    """`session.json`, written once."""
+
+    format: int
+    session_id: str
+    created: str
+    notebook: str | None = None
+    parent: Parent | None = None
+
+
+class Session:
+    """A session of a store.  Reading takes no lock and needs no kernel."""
+
+    def __init__(self, store: Store, session_id: str) -> None:
+        self.store = store
+        self.id = session_id
+        self.layout = Layout(store.sessions_folder / session_id)
+
+    def __repr__(self) -> str:
+        return f"Session({self.id!r})"
+
+    @cached_property
+    def header(self) -> Header:
+        """What was written when the session was made.  Raises NotFound, DamageError or NewerFormat."""
+        try:
+            body = self.layout.header.read_bytes().removeprefix(b"\xef\xbb\xbf")
+        except FileNotFoundError:
+            raise NotFound(f"there is no session {self.id} in {self.store.root}", hint="list them with: ipyagent ls") from None
+        try:
+            header = msgspec.json.decode(body, type=Header)
+        except msgspec.DecodeError as error:
+            raise DamageError(f"session {self.id}: session.json is damaged: {error}", hint="restore it from a copy") from error
+        if header.format > FORMAT:
+            raise NewerFormat(f"session {self.id} has format {header.format}, this version reads up to {FORMAT}",
+                              hint="open it with the newer ipyagent that wrote it")
+        return header
+
+    @cached_property
+    def first(self) -> int:
+        """The first seq that is this session's own."""
+        return self.header.parent.seq + 1 if self.header.parent else 1
+
+    @cached_property
+    def parent(self) -> Session | None:
+        """The session this one was forked from."""
+        return self.store.session(self.header.parent.session) if self.header.parent else None
+
+    @cached_property
+    def blobs(self) -> Blobs:
+        folders: list[Path] = []
+        ancestor = self.parent
+        while ancestor is not None:
+            folders.append(ancestor.layout.blobs)
+            ancestor = ancestor.parent
+        return Blobs(self.layout.blobs, tuple(folders))
+
+    # Reading
+
+    def events(self, after: int = 0, until: int | None = None, *, lineage: bool = True) -> Iterator[ev.Event]:
+        """The events with `after` < seq <= `until`, those inherited from ancestors first unless `lineage` is false."""
+        parent = self.header.parent
+        if lineage and parent is not None and after < parent.seq and self.parent is not None:
+            yield from self.parent.events(after, min(parent.seq, until) if until is not None else parent.seq)
+        if until is None or until >= self.first:
+            yield from Reader(self.layout, self.first).events(max(after, self.first - 1), until)
+
+    def last_seq(self) -> int:
+        """The newest seq on disk."""
+        return Reader(self.layout, self.first).last_seq()
+
+    def event(self, seq: int) -> ev.Event:
+        """The event of that seq.  Raises NotFound."""
+        for event in self.events(seq - 1, seq):
+            return event
+        raise NotFound(f"session {self.id} has no event {seq}", hint=f"it ends at {self.last_seq()}")
+
+    def loaded(self, until: int | None = None) -> Loaded:
+        """The state after `until` (default: the end), and how it was found.  Raises DamageError, NewerFormat."""
+        parent = self.header.parent
+        if parent is not None and self.parent is not None:
+            if until is not None and until <= parent.seq:
+                return self.parent.loaded(until)
+            return read_state(self.layout, self.first, None if checkpoints.sequence(self.layout) else self._inherited(parent), until)
+        return read_state(self.layout, self.first, None, until)
+
+    def _inherited(self, parent: Parent) -> State:
+        assert self.parent is not None
+        at_fork = self.parent.event(parent.seq)
+        if ev.digest(at_fork) != parent.hash:
+            raise DamageError(f"session {self.id} was forked from {parent.session} at {parent.seq}, and that event has changed",
+                              hint="restore the parent's files from a copy")
+        return self.parent.loaded(parent.seq).state
+
+    def state(self, at: int | None = None) -> State:
+        """The state after event `at` (default: the newest).  Raises NotFound when there is no such event."""
+        state = self.loaded(at).state
+        if at is not None and state.seq != at:
+            raise NotFound(f"session {self.id} has no event {at}", hint=f"it ends at {self.last_seq()}")
+        return state
+
+    def held(self) -> bool:
+        """Whether somebody may append now, as far as can be seen without taking a lock."""
+        return not lease.is_free(self.layout)
+
+    def summary(self) -> live.Summary:
+        """The summary of `summary.json`, made anew from the log when the file is missing or the log has gone on."""
+        found = live.read_summary(self.layout)
+        if found is None:
+            found = summarise(self.id, self.state())
+        return found
+
+    def effective_state(self, summary: live.Summary | None = None) -> str:
+        """What a person is shown: the logged state, or "lost" when it says running and nobody holds the lease."""
+        found = summary or self.summary()
+        if not found.state:
+            return "empty"
+        return effective(TaskState(found.state), held=found.state != TaskState.RUNNING or self.held())
+
+    def is_lost(self) -> bool:
+        return self.effective_state() == LOST
+
+    def live(self) -> live.Live | None:
+        """What is going on now, None when nothing wrote it yet."""
+        return live.read_live(self.layout)
+
+    def checkpoints(self) -> list[checkpoints.Info]:
+        """The snapshots that exist, verified."""
+        return checkpoints.listing(self.layout)
+
+    def payload(self, event: ev.Event) -> dict[str, Any]:
+        """The payload of an event with its blobs filled in: `result_blob` becomes `result`, and so on."""
+        body = ev.payload_of(event)
+        for key in [k for k in body if k.endswith("_blob") and body[k]]:
+            data = self.blobs.read(body[key])
+            try:
+                body[key.removesuffix("_blob")] = msgspec.json.decode(data)
+            except msgspec.DecodeError:
+                body[key.removesuffix("_blob")] = data.decode("utf-8", "replace")
+        return body  # type: ignore[no-any-return]  # payloads are objects
+
+    # Writing
+
+    def append(self, who: Holder, *, force: bool = False) -> Appender:
+        """Take the lease and begin a new epoch.  Raises LeaseHeld, DamageError.
+
+        `force` takes over from a holder whose process is stopped; it is fenced from then on.
+        """
+        _ = self.header
+        if force and self.held():
+            age = lease.heartbeat_age(self.layout)
+            if age is not None and age < 2 * lease.HEARTBEAT:
+                force = False
+        return Appender.open(self.layout, who, self.loaded, first=self.first, blobs=self.blobs, clock=self.store.clock,
+                             disk=self.store.disk, version=VERSION, force=force)
+
+    def fork(self, at: int | None = None, *, direction: str = "", title: str = "") -> Session:
+        """A new session that shares the events up to `at` (default: the newest); this one is not changed.
+
+        Writes a header and one event whatever the length.  Raises NotFound, and UsageError when an activity is open at `at`.
+        """
+        last = self.last_seq()
+        seq = last if at is None else at
+        if seq <= 0 or seq > last:
+            raise NotFound(f"session {self.id} has no event {seq}", hint=f"it has events 1 to {last}")
+        if seq < self.first and self.parent is not None:
+            return self.parent.fork(seq, direction=direction, title=title)
+        opened = self.open_activities(seq)
+        if opened:
+            raise UsageError(f"event {seq} lies inside {', '.join(sorted(opened)[:3])}, which had no result yet",
+                             hint="fork at an event where no activity is open; `checkpoints` lists good ones")
+        event = self.event(seq)
+        child = self.store.new_session_folder(
+            notebook=self.header.notebook, parent=Parent(self.id, seq, ev.digest(event)))
+        body = p.SessionForked(self.id, seq, ev.digest(event), direction)
+        self.store.write_first_event(child, "SessionForked", body, seq + 1, title=title)
+        return child
+
+    def open_activities(self, seq: int) -> set[str]:
+        """The ids of the activities that were open right after `seq`.  Reads one segment or the tail, whatever the length."""
+        from ipyagent_sessions.log import segments
+
+        opened: set[str] = set()
+        for segment in self.layout.segments():
+            if segment.first <= seq <= segment.last:
+                opened = segments.opened_before(segment)
+                for number, event_type, activity_id in segments.boundaries(segment.path):
+                    if number <= seq:
+                        segments.follow(opened, event_type, activity_id)
+                return opened
+            if segment.last < seq:
+                newest = segment
+        sealed = max((s.last for s in self.layout.segments()), default=self.first - 1)
+        if sealed >= self.first:
+            opened = self.open_activities(sealed)
+        for event in Reader(self.layout, self.first).events(after=sealed, until=seq):
+            segments.follow(opened, event.event_type, event.activity_id)
+        return opened
+
+
+def summarise(session_id: str, state: State) -> live.Summary:
+    """The summary of a state."""
+    system, run = state.system_state, state.execution_state
+    needs = sum(a.answer is None for a in run.approvals.values())
+    return live.Summary(
+        session_id, state.seq, state.title or system.title or system.target, state.notebook, state.created_at, state.updated_at,
+        system.task_id, system.target, system.run_key, system.status.value if system.status else "", system.reason, system.detail,
+        run.done, run.total, run.failed, needs, len(state.tasks), round(state.cost_usd, 6), state.input_tokens,
+        state.output_tokens, state.lineage[-1][0] if state.lineage else None)
