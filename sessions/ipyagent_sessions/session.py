@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
-from ipyagent_sessions._version import __version__
 from ipyagent_sessions.errors import DamageError, NewerFormat, NotFound, UsageError
 from ipyagent_sessions.lifecycle import LOST, TaskState, effective
 from ipyagent_sessions.log import checkpoints, lease, live
@@ -25,39 +23,17 @@ from ipyagent_sessions.log.blobs import Blobs
 from ipyagent_sessions.log.layout import FORMAT, Layout
 from ipyagent_sessions.log.lease import Holder
 from ipyagent_sessions.log.reader import Reader
+from ipyagent_sessions.place import VERSION, Header, Parent, Place
 from ipyagent_sessions.state import State
-
-if TYPE_CHECKING:
-    from ipyagent_sessions.store import Store
-
-VERSION = f"ipyagent-{__version__}"
-
-
-class Parent(Struct, frozen=True):
-    """Where a fork begins: the parent's event `seq`, whose sha256 is `hash`."""
-
-    session: str
-    seq: int
-    hash: str
-
-
-class Header(Struct, frozen=True, omit_defaults=True):
-    """`session.json`, written once."""
-
-    format: int
-    session_id: str
-    created: str
-    notebook: str | None = None
-    parent: Parent | None = None
 
 
 class Session:
     """A session of a store.  Reading takes no lock and needs no kernel."""
 
-    def __init__(self, store: Store, session_id: str) -> None:
-        self.store = store
+    def __init__(self, place: Place, session_id: str) -> None:
+        self.place = place
         self.id = session_id
-        self.layout = Layout(store.sessions_folder / session_id)
+        self.layout = Layout(place.sessions_folder / session_id)
 
     def __repr__(self) -> str:
         return f"Session({self.id!r})"
@@ -68,7 +44,7 @@ class Session:
         try:
             body = self.layout.header.read_bytes().removeprefix(b"\xef\xbb\xbf")
         except FileNotFoundError:
-            raise NotFound(f"there is no session {self.id} in {self.store.root}", hint="list them with: ipyagent ls") from None
+            raise NotFound(f"there is no session {self.id} in {self.place.root}", hint="list them with: ipyagent ls") from None
         try:
             header = msgspec.json.decode(body, type=Header)
         except msgspec.DecodeError as error:
@@ -86,7 +62,7 @@ class Session:
     @cached_property
     def parent(self) -> Session | None:
         """The session this one was forked from."""
-        return self.store.session(self.header.parent.session) if self.header.parent else None
+        return Session(self.place, self.header.parent.session) if self.header.parent else None
 
     @cached_property
     def blobs(self) -> Blobs:
@@ -193,8 +169,8 @@ class Session:
             age = lease.heartbeat_age(self.layout)
             if age is not None and age < 2 * lease.HEARTBEAT:
                 force = False
-        return Appender.open(self.layout, who, self.loaded, first=self.first, blobs=self.blobs, clock=self.store.clock,
-                             disk=self.store.disk, version=VERSION, force=force)
+        return Appender.open(self.layout, who, self.loaded, first=self.first, blobs=self.blobs, clock=self.place.clock,
+                             disk=self.place.disk, version=VERSION, force=force)
 
     def fork(self, at: int | None = None, *, direction: str = "", title: str = "") -> Session:
         """A new session that shares the events up to `at` (default: the newest); this one is not changed.
@@ -212,10 +188,14 @@ class Session:
             raise UsageError(f"event {seq} lies inside {', '.join(sorted(opened)[:3])}, which had no result yet",
                              hint="fork at an event where no activity is open; `checkpoints` lists good ones")
         event = self.event(seq)
-        child = self.store.new_session_folder(
-            notebook=self.header.notebook, parent=Parent(self.id, seq, ev.digest(event)))
-        body = p.SessionForked(self.id, seq, ev.digest(event), direction)
-        self.store.write_first_event(child, "SessionForked", body, seq + 1, title=title)
+        point = Parent(self.id, seq, ev.digest(event))
+        child = Session(self.place, self.place.new_folder(notebook=self.header.notebook, parent=point))
+        body = p.SessionForked(self.id, seq, point.hash, ev.clean(direction)[0])
+        first = self.place.write_first_event(child.id, "SessionForked", body, seq + 1, task_id=f"{child.id}.1")
+        mine = self.summary()
+        live.write_summary(child.layout, live.Summary(
+            child.id, seq + 1, title or f"{mine.title} (fork)", mine.notebook, first.timestamp, first.timestamp, f"{child.id}.1",
+            mine.target, state="suspended", reason="forked", detail=f"forked from {self.id} at {seq}", parent=self.id), self.place.disk)
         return child
 
     def open_activities(self, seq: int) -> set[str]:
@@ -230,8 +210,6 @@ class Session:
                     if number <= seq:
                         segments.follow(opened, event_type, activity_id)
                 return opened
-            if segment.last < seq:
-                newest = segment
         sealed = max((s.last for s in self.layout.segments()), default=self.first - 1)
         if sealed >= self.first:
             opened = self.open_activities(sealed)

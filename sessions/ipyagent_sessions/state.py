@@ -169,7 +169,7 @@ class Checkpointed(Struct):
 
 
 class State(Struct):
-    """Everything known after event `seq`; `usage` sums what models and tools reported."""
+    """Everything known after event `seq`; tokens and cost sum what models and tools reported."""
 
     seq: int = 0
     title: str = ""
@@ -186,6 +186,7 @@ class State(Struct):
     output_tokens: int = 0
     cost_usd: float = 0.0
     alarms: list[str] = []
+    controls: list[str] = []
     lineage: list[tuple[str, int]] = []
 
 
@@ -250,7 +251,14 @@ def _session_forked(state: State, event: Event) -> None:
     state.created_at = event.timestamp
     sys = state.system_state
     if sys.task_id is not None and sys.status is not None and sys.status not in ENDED:
+        record = state.tasks.pop(sys.task_id, None)
+        sys.task_id = event.task_id
+        if record is not None and event.task_id is not None:
+            state.tasks[event.task_id] = record
         _move(state, event, TaskState.SUSPENDED, "forked", f"forked from {body.parent_session} at {body.parent_seq}")
+    state.execution_state.active_activities = {}
+    if body.direction:
+        sys.instruction = body.direction
 
 
 def _task_queued(state: State, event: Event) -> None:
@@ -499,6 +507,7 @@ def _recovery_completed(state: State, event: Event) -> None:
 
 def _control_requested(state: State, event: Event) -> None:
     body: p.ControlRequested = parsed(event)
+    state.controls = [*state.controls[-49:], body.control_id]
     if body.outcome != "accepted":
         return
     if body.action == "pause":

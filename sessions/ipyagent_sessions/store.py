@@ -8,29 +8,17 @@ Nothing but files: no server, no database that one process could lock.  `Store()
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
-from ipyagent_sessions import config, events, payloads
+from ipyagent_sessions import events, payloads
 from ipyagent_sessions import state as states
-from ipyagent_sessions.clock import Clock, Ids, SystemClock, random_id
-from ipyagent_sessions.errors import IpyagentError, NewerFormat, NotFound
-from ipyagent_sessions.events import Stamper
+from ipyagent_sessions.errors import IpyagentError, NotFound
 from ipyagent_sessions.log import live
-from ipyagent_sessions.log.files import Disk, sync_folder
-from ipyagent_sessions.log.format import line_of
-from ipyagent_sessions.log.layout import FORMAT, Layout
-from ipyagent_sessions.session import VERSION, Header, Parent, Session, summarise
-
-
-class _StoreFile(Struct):
-    id: str
-    format: int
+from ipyagent_sessions.place import Place
+from ipyagent_sessions.session import Session, summarise
 
 
 class Listed(Struct):
@@ -42,78 +30,19 @@ class Listed(Struct):
     problem: str = ""
 
 
-class Store:
-    """A store at `root` (default: `config.store_path()`), made when it does not exist.
-
-    Clock, ids and disk come from outside so that tests own them.  Raises NewerFormat for a store of a newer version.
-    """
-
-    def __init__(self, root: str | os.PathLike[str] | None = None, *, clock: Clock | None = None, ids: Ids | None = None,
-                 disk: Disk | None = None) -> None:
-        self.root = Path(root) if root is not None else config.store_path()
-        self.clock: Clock = clock or SystemClock()
-        self.ids: Ids = ids or random_id
-        self.disk = disk or Disk()
-        self.sessions_folder = self.root / "s"
-        self.id = self._open()
+class Store(Place):
+    """A store and its sessions; see `Place` for the arguments."""
 
     def __repr__(self) -> str:
         return f"Store({str(self.root)!r})"
 
-    def _open(self) -> str:
-        path = self.root / "store.json"
-        try:
-            found = msgspec.json.decode(path.read_bytes(), type=_StoreFile)
-        except FileNotFoundError:
-            self.sessions_folder.mkdir(parents=True, exist_ok=True)
-            found = _StoreFile(self.ids(), FORMAT)
-            self.disk.write_whole(path, msgspec.json.encode(found), what="header")
-        except msgspec.DecodeError as error:
-            raise IpyagentError(f"{path} is damaged: {error}", hint="restore it from a copy; the sessions beside it are untouched") \
-                from error
-        if found.format > FORMAT:
-            raise NewerFormat(f"the store {self.root} has format {found.format}, this version reads up to {FORMAT}",
-                              hint="use the newer ipyagent that wrote it")
-        return found.id
-
-    # Sessions
-
     def create(self, *, title: str = "", notebook: str | None = None) -> Session:
         """A new, empty session."""
-        session = self.new_session_folder(notebook=notebook)
+        session = Session(self, self.new_folder(notebook=notebook))
         body = payloads.SessionCreated(events.clean(title)[0], notebook)
-        self.write_first_event(session, "SessionCreated", body, 1)
+        event = self.write_first_event(session.id, "SessionCreated", body, 1)
+        live.write_summary(session.layout, summarise(session.id, states.fold([event])), self.disk)
         return session
-
-    def new_session_folder(self, *, notebook: str | None = None, parent: Parent | None = None) -> Session:
-        """The folder and the header of a new session; its first event is still to be written."""
-        while True:
-            session_id = self.ids()
-            folder = self.sessions_folder / session_id
-            try:
-                folder.mkdir(parents=True)
-                break
-            except FileExistsError:
-                continue
-        header = Header(FORMAT, session_id, Stamper()(self.clock.now()), notebook, parent)
-        self.disk.write_whole(folder / "session.json", msgspec.json.encode(header), what="header")
-        return Session(self, session_id)
-
-    def write_first_event(self, session: Session, event_type: str, body: payloads.Payload, seq: int, *, title: str = "") -> None:
-        """Write a session's first event as the journal of epoch 1, durably, and make the folder's name durable."""
-        event = events.Event(seq, event_type, Stamper()(self.clock.now()), payload=events.as_raw(body), agent_version=VERSION)
-        path = session.layout.journal(1, seq)
-        self.disk.write_whole(path, line_of(event), what="header")
-        sync_folder(self.sessions_folder)
-        if event_type == "SessionCreated":
-            state = states.fold([event])
-            live.write_summary(session.layout, summarise(session.id, state), self.disk)
-        else:
-            parent = session.header.parent
-            assert parent is not None
-            summary = live.Summary(session.id, seq, title, session.header.notebook, event.timestamp, event.timestamp,
-                                   parent=parent.session, state="suspended", reason="forked")
-            live.write_summary(session.layout, summary, self.disk)
 
     def session(self, session_id: str) -> Session:
         """The session of exactly that id; whether it can be read is seen when it is."""
@@ -133,14 +62,6 @@ class Store:
         if fits:
             raise NotFound(f"{wanted!r} fits {len(fits)} sessions: {', '.join(sorted(fits)[:5])}", hint="write more of the id")
         raise NotFound(f"there is no session {wanted!r} in {self.root}", hint="list them with: ls")
-
-    def session_ids(self) -> list[str]:
-        """All ids, in no order."""
-        try:
-            with os.scandir(self.sessions_folder) as entries:
-                return [e.name for e in entries if e.is_dir()]
-        except FileNotFoundError:
-            return []
 
     def sessions(self) -> list[Listed]:
         """Every session, newest change first; one that cannot be read is listed with its problem."""
@@ -172,10 +93,7 @@ class Store:
         return sorted(out)
 
     def sql(self, query: str) -> Any:
-        """The result of one SELECT over all sessions; see `history.sql`."""
-        from ipyagent_sessions.history.sql import query as run
+        """The result of one SELECT over all sessions; see `history.sql`.  Raises UsageError."""
+        from ipyagent_sessions.history import sql
 
-        return run(self, query)
-
-
-__all__ = ["Layout", "Listed", "Store"]
+        return sql.query(self, query)

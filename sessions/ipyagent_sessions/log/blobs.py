@@ -5,6 +5,7 @@ A blob is written once, synced before the event that names it, and never changed
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from pathlib import Path
 from typing import Final
@@ -31,21 +32,23 @@ class Blobs:
     def write(self, name: str, data: bytes, disk: Disk) -> None:
         """Store `data` durably under its `name`.  Raises OSError."""
         path = self.folder / name
-        if path.exists():
-            return
+        with contextlib.suppress(FileNotFoundError):
+            if self.name(path.read_bytes()) == name:
+                return
         self.folder.mkdir(exist_ok=True)
         disk.write_whole(path, data, what="blob")
 
     def read(self, name: str) -> bytes:
-        """The blob of that name, verified.  Raises DamageError when it is missing or its bytes do not match."""
+        """The blob of that name, verified.  Raises DamageError when it is missing or its bytes match in no folder."""
+        damaged = None
         for folder in (self.folder, *self._parents):
             try:
                 data = (folder / name).read_bytes()
             except FileNotFoundError:
                 continue
-            if self.name(data) != name:
-                raise DamageError(f"blob {name[:12]} in {folder} does not match its checksum",
-                                  hint="restore the file from a copy, or run the activity again with resume --redo")
-            return data
-        raise DamageError(f"blob {name[:12]} is missing from {self.folder}",
+            if self.name(data) == name:
+                return data
+            damaged = damaged or folder
+        raise DamageError(f"blob {name[:12]} in {damaged} does not match its checksum" if damaged
+                          else f"blob {name[:12]} is missing from {self.folder}",
                           hint="restore the file from a copy, or run the activity again with resume --redo")

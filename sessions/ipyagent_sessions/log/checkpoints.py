@@ -192,8 +192,8 @@ def prune(layout: Layout) -> list[int]:
 
 
 def clean_unfinished(layout: Layout) -> None:
-    """Remove temporary files that a crash left behind."""
-    for folder in (layout.checkpoints, layout.events, layout.blobs):
+    """Remove temporary files that a crash left behind, but not those of the inbox, which others may be writing."""
+    for folder in (layout.root, layout.checkpoints, layout.events, layout.blobs):
         if folder.is_dir():
             for path in folder.glob("*.tmp"):
                 path.unlink(missing_ok=True)
@@ -201,14 +201,16 @@ def clean_unfinished(layout: Layout) -> None:
 
 def difference(old: Any, new: Any) -> Any:
     """What turns `old` into `new`: {"s": keys set, "d": keys dropped, "r": keys changed inside, "k": key order} for objects,
-    {"a": items appended} for lists that grew, {"v": value} for the rest, None when they are equal."""
+    {"a": items appended} for lists that grew, {"v": value} for the rest, None when they are equal.
+
+    Equal means the same JSON: 1, 1.0 and true differ, and so does the order of keys."""
     if isinstance(old, dict) and isinstance(new, dict):
         patch: dict[str, Any] = {}
         for key, value in new.items():
             if key not in old:
                 patch.setdefault("s", {})[key] = value
-            elif old[key] != value:
-                patch.setdefault("r", {})[key] = difference(old[key], value)
+            elif (inner := difference(old[key], value)) is not None:
+                patch.setdefault("r", {})[key] = inner
         dropped = [key for key in old if key not in new]
         if dropped:
             patch["d"] = dropped
@@ -216,9 +218,11 @@ def difference(old: Any, new: Any) -> Any:
         if kept != list(new):
             patch["k"] = list(new)
         return patch or None
-    if isinstance(old, list) and isinstance(new, list) and new[: len(old)] == old:
-        return {"a": new[len(old) :]} if len(new) > len(old) else None
-    return {"v": new}
+    if isinstance(old, list) and isinstance(new, list) and len(old) <= len(new):
+        if all(difference(a, b) is None for a, b in zip(old, new, strict=False)):
+            return {"a": new[len(old) :]} if len(new) > len(old) else None
+        return {"v": new}
+    return None if type(old) is type(new) and old == new else {"v": new}
 
 
 def patched(old: Any, patch: Any) -> Any:

@@ -18,6 +18,7 @@ SEAMS: Final = (
     "before blob rename", "after blob rename", "before seal rename", "after seal rename",
     "before checkpoint rename", "after checkpoint rename", "before header rename", "after header rename",
     "before control logged", "after control logged", "before epoch created", "after epoch created",
+    "before tail rename", "after tail rename", "before control rename", "after control rename",
 )
 
 
@@ -65,9 +66,14 @@ class Disk:
     def replace(self, path: Path, data: bytes) -> None:
         """Make `path` hold `data` atomically but without a sync: for files that are not history."""
         temporary = temporary_beside(path)
-        with open(temporary, "wb") as file:
-            file.write(data)
-        os.replace(temporary, path)
+        try:
+            with open(temporary, "wb") as file:
+                file.write(data)
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
 
 
 def sync_file(fd: int) -> None:

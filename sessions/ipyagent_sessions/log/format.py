@@ -14,6 +14,7 @@ a torn record followed by a whole one, lose only what is really lost.
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterator
 from typing import Final
@@ -24,6 +25,8 @@ from msgspec import Struct
 from ipyagent_sessions.events import Event, decode, encode
 
 _START: Final = b'{"c":"'
+_RECORD: Final = re.compile(rb'\{"c":"[0-9a-f]{8}","seq":')
+_ENDS_TRIED: Final = 64
 _BOM: Final = b"\xef\xbb\xbf"
 _PREFIX: Final = len(b'{"c":"00000000",')
 
@@ -52,7 +55,7 @@ def line_of(event: Event) -> bytes:
 
 def event_of(line: bytes) -> Event | None:
     """The event of one line without its line feed, or None when the line does not verify."""
-    if not line.startswith(_START):
+    if not line.startswith(_START) or line[14:_PREFIX] != b'",':
         return None
     body = b"{" + line[_PREFIX:]
     try:
@@ -66,6 +69,7 @@ def event_of(line: bytes) -> Event | None:
 def scan(data: bytes, file: str, base: int = 0) -> Iterator[tuple[int, Event] | Damage]:
     """The events of a journal with the offset behind each, and its damage, in order.
 
+    The offset lies behind the line feed, or inside a line where an event is followed by bytes that do not verify.
     `base` is the offset of `data` in the file.
     """
     at = len(_BOM) if base == 0 and data.startswith(_BOM) else 0
@@ -87,35 +91,29 @@ def scan(data: bytes, file: str, base: int = 0) -> Iterator[tuple[int, Event] | 
 
 def _salvage(line: bytes, file: str, offset: int, *, last: bool, stop: int) -> Iterator[tuple[int, Event] | Damage]:
     """What still verifies inside a line that does not verify as a whole."""
-    starts = []
-    found = line.find(_START)
-    while found >= 0:
-        starts.append(found)
-        found = line.find(_START, found + 1)
-    lost_from, at = 0, 0
-    whole: list[tuple[int, Event]] = []
+    starts = [found.start() for found in _RECORD.finditer(line)]
+    at, kept = 0, 0
     for i, start in enumerate(starts):
         if start < at:
             continue
-        for end in [*starts[i + 1 :], len(line)]:
-            event = event_of(line[start:end].rstrip(b"\0\r"))
-            if event is not None:
-                if start > lost_from:
-                    yield Damage(file, offset + lost_from, start - lost_from, _kind(line[lost_from:start], last=False))
-                elif whole:
-                    yield Damage(file, offset + start, 0, "glued")
-                whole.append((stop, event))
-                yield stop, event
-                lost_from = at = end
-                break
-    if lost_from < len(line) and line[lost_from:].strip(b"\0\r"):
-        yield Damage(file, offset + lost_from, len(line) - lost_from, _kind(line[lost_from:], last=last))
-    elif lost_from == 0:
-        yield Damage(file, offset, len(line), "nul")
+        for end in [*starts[i + 1 : i + 1 + _ENDS_TRIED], len(line)]:
+            text = line[start:end].rstrip(b"\0\r")
+            event = event_of(text)
+            if event is None:
+                continue
+            if start > at:
+                yield Damage(file, offset + at, start - at, _kind(line[at:start], last=False))
+            elif kept:
+                yield Damage(file, offset + start, 0, "glued")
+            at, kept = start + len(text), kept + 1
+            yield (offset + at if line[at:].strip(b"\r") else stop), event
+            break
+    if line[at:].strip(b"\r"):
+        yield Damage(file, offset + at, len(line) - at, _kind(line[at:], last=last))
 
 
 def _kind(lost: bytes, *, last: bool) -> str:
-    if not lost.strip(b"\0"):
+    if not lost.strip(b"\0\r"):
         return "nul"
     if last:
         return "torn"

@@ -4,11 +4,14 @@
 then a look whether a newer epoch fences this one.  Only after that is anything acknowledged.
 
 When a write or a sync fails, the file is cut back to its last durable byte and the lines stay in memory: the next flush writes
-them again, in order.  A failed sync is never simply repeated, since the kernel may have dropped the pages.
+them again, in order.  A failed sync is never simply repeated, since the kernel may have dropped the pages.  Lines leave the
+memory last of all, so an interrupt at any point can make the next flush write some of them twice, and never lose one; readers
+count a seq once.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable
@@ -44,18 +47,27 @@ class Journal:
         self._io = threading.Lock()
         self._lines: list[bytes] = []
         self._new_blobs: dict[str, bytes] = {}
-        self._unsynced: list[bytes] = []
-        self._unsynced_blobs: dict[str, bytes] = {}
         self._last_seq = first - 1
+        self._fd = -1
         self._open(first)
 
     def _open(self, first: int) -> None:
-        """Create the journal that begins at `first`; that it must not exist makes an epoch exclusive."""
+        """Create the journal that begins at `first`; that it must not exist makes an epoch exclusive.
+
+        Raises OSError; the journal that was open stays so, and no file of the new name is left behind.
+        """
         path = self._layout.journal(self._lease.epoch, first)
         self._disk.seam("before epoch created")
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
-        sync_folder(self._layout.root)
-        self._disk.seam("after epoch created")
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        try:
+            sync_folder(self._layout.root)
+            self._disk.seam("after epoch created")
+        except BaseException:
+            os.close(fd)
+            with contextlib.suppress(OSError):
+                path.unlink()
+            raise
+        self._fd = fd
         self.file = JournalFile(self._lease.epoch, first, path)
         self._durable_bytes = 0
         self._torn = False
@@ -84,31 +96,31 @@ class Journal:
         """
         with self._io:
             with self._mutex:
-                lines, self._lines = self._lines, []
-                if self._new_blobs:
-                    self._unsynced_blobs.update(self._new_blobs)
-                    self._new_blobs = {}
-                last = self._last_seq
-            self._unsynced += lines
-            if self._unsynced:
-                self._write_out()
-                with self._mutex:
-                    self.pending, self.pending_bytes = len(self._lines), sum(map(len, self._lines))
-                self.durable_seq = last
+                count, last = len(self._lines), self._last_seq
+                blobs = dict(self._new_blobs)
+            if count:
+                self._write_out(self._lines[:count], blobs)
             if self._lease.fenced():
                 raise LeaseLost(f"session {self._layout.root.name} was taken over by a newer holder",
                                 hint="this task goes on there; nothing more is written from here")
+            if count:
+                with self._mutex:
+                    self.durable_seq = last
+                    del self._lines[:count]
+                    for name in blobs:
+                        del self._new_blobs[name]
+                    self.pending = len(self._lines)
+                    self.pending_bytes = sum(map(len, self._lines)) + sum(map(len, self._new_blobs.values()))
             full = last - self.file.first + 1 >= SEAL_EVENTS or self._durable_bytes >= SEAL_BYTES
             if full:
-                self._rotate(last + 1)
+                with contextlib.suppress(OSError):  # what was flushed is durable; the next flush tries again
+                    self._rotate(last + 1)
 
-    def _write_out(self) -> None:
-        data = b"".join(self._unsynced) if len(self._unsynced) > 1 else self._unsynced[0]
+    def _write_out(self, lines: list[bytes], blobs: dict[str, bytes]) -> None:
+        data = b"".join(lines) if len(lines) > 1 else lines[0]
         try:
-            while self._unsynced_blobs:
-                name, body = next(iter(self._unsynced_blobs.items()))
+            for name, body in blobs.items():
                 self._blobs.write(name, body, self._disk)
-                del self._unsynced_blobs[name]
             if self._torn:
                 os.ftruncate(self._fd, self._durable_bytes)
             self._torn = True
@@ -117,9 +129,8 @@ class Journal:
         except OSError as error:
             raise PersistenceError(f"the log of session {self._layout.root.name} could not be written: {error.strerror or error}",
                                    hint="free some space or mend the disk; nothing recorded so far is lost") from error
-        self._torn = False
         self._durable_bytes += len(data)
-        self._unsynced = []
+        self._torn = False
 
     def rotate(self) -> JournalFile | None:
         """Start a new journal and hand out the full one to be sealed; None when it is empty.  Call after a flush."""
@@ -136,6 +147,8 @@ class Journal:
         return full
 
     def close(self) -> None:
-        """Close the file.  What was not flushed is dropped."""
+        """Close the file.  What was not flushed is dropped, and what is flushed from now on fails."""
         with self._io:
-            os.close(self._fd)
+            fd, self._fd = self._fd, -1
+            if fd >= 0:
+                os.close(fd)

@@ -17,10 +17,12 @@ a marker file where the file system has no locks (`soft` is true then, and `doct
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import platform
 import socket
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -123,11 +125,19 @@ class Lease:
         self.epoch = epoch
         self.holder = holder
         self._lock = lock
+        self._own = os.fspath(layout.lease(epoch))
         self._fence = os.fspath(layout.lease(epoch + 1))
+        self._lock_files_go = lock_files_go(layout.root)
 
     def fenced(self) -> bool:
-        """Whether a newer epoch exists, or is being created."""
-        return os.path.exists(self._fence)
+        """Whether a newer epoch exists, or is being created.
+
+        Lock files of epochs long gone are removed, this holder's own first; where releasing a lock removes its file, the names
+        of the journals tell.
+        """
+        if os.path.exists(self._fence) or not os.path.exists(self._own):
+            return True
+        return self._lock_files_go and self.layout.epoch() > self.epoch
 
     def announce(self, disk: Disk) -> None:
         """Write `holder.json`."""
@@ -187,12 +197,18 @@ def heartbeat_age(layout: Layout) -> float | None:
 
 
 def forget_older(layout: Layout, epoch: int) -> None:
-    """Remove the lock files of epochs long gone; the last two stay, since their holders may still look."""
-    for path in layout.root.glob("lease-*.lock"):
-        number = path.name[6:-5]
-        if number.isdigit() and int(number) < epoch - 1:
-            with contextlib.suppress(OSError):
-                path.unlink()
+    """Remove the lock files of epochs long gone, the oldest first: a holder whose own is gone knows that it is fenced.
+
+    The last two stay, and so does everything after one that cannot be removed, since its holder may still look.
+    """
+    numbers = sorted(int(path.name[6:-5]) for path in layout.root.glob("lease-*.lock") if path.name[6:-5].isdigit())
+    for number in numbers:
+        if number >= epoch - 1:
+            return
+        try:
+            layout.lease(number).unlink(missing_ok=True)
+        except OSError:
+            return
 
 
 def _held(layout: Layout) -> LeaseHeld:
@@ -217,18 +233,23 @@ def _try_lock(path: Path) -> BaseFileLock | None:
     return lock
 
 
+def lock_files_go(folder: Path) -> bool:
+    """Whether releasing a lock in `folder` removes its file."""
+    return sys.platform == "win32" or uses_soft_lock(folder)
+
+
 def uses_soft_lock(folder: Path) -> bool:
     """Whether locks in `folder` fall back to marker files, because the file system has none."""
     if sys.platform == "win32":
         return False
     import fcntl
 
-    probe = folder / ".lock-probe"
+    probe = folder / f".lock-probe-{os.getpid()}-{threading.get_ident()}"
     try:
         with open(probe, "w") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
+    except OSError as error:
+        return error.errno != errno.ENOSPC
     finally:
         probe.unlink(missing_ok=True)
     return False

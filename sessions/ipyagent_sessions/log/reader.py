@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import Final, NamedTuple
 
+from ipyagent_sessions.errors import DamageError
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.log import segments
 from ipyagent_sessions.log.format import Damage, scan
@@ -37,7 +38,7 @@ class Reader:
         self.missing: list[tuple[int, int]] = []
 
     def events(self, after: int = 0, until: int | None = None) -> Iterator[Event]:
-        """The events with `after` < seq <= `until`, in order."""
+        """The events with `after` < seq <= `until`, in order.  Raises DamageError when no reading of the folder succeeds."""
         next_seq = max(after + 1, self.first)
         for attempt in range(_TRIES):
             self.damage.clear()
@@ -50,6 +51,8 @@ class Reader:
             except (FileNotFoundError, _Gap):
                 continue
             return
+        raise DamageError(f"the files of session {self.layout.root.name} vanish while they are read",
+                          hint="read again; if it stays, restore the folder from a copy")
 
     def _pass(self, next_seq: int, until: int | None, *, tolerate: bool) -> Iterator[Event]:
         """One reading of the folder.  Raises _Gap where events are missing, unless `tolerate`, which skips and reports them."""
@@ -78,6 +81,12 @@ class Reader:
                 if event.seq < next_seq or (cut and event.seq >= cut) or (until is not None and event.seq > until):
                     continue
                 next_seq = yield from self._next(event, next_seq, tolerate)
+        end = _end(sealed, journals)
+        end = end if until is None else min(end, until)
+        if next_seq <= end:
+            if not tolerate:
+                raise _Gap
+            self.missing.append((next_seq, end))
 
     def _next(self, event: Event, next_seq: int, tolerate: bool) -> Generator[Event, None, int]:
         """Yield `event` if it is new; returns the seq after it."""
@@ -105,13 +114,14 @@ class Reader:
         if not journals:
             return None
         journal = journals[-1]
-        good, torn = 0, None
-        for item in scan(journal.path.read_bytes(), journal.path.name):
+        data = journal.path.read_bytes()
+        good, kind = 0, ""
+        for item in scan(data, journal.path.name):
             if isinstance(item, Damage):
-                torn = item
+                kind = kind or item.kind
             else:
-                good, torn = item[0], None
-        return Tail(journal, good, torn)
+                good, kind = item[0], ""
+        return Tail(journal, good, Damage(journal.path.name, good, len(data) - good, kind) if kind else None)
 
 
 class _Gap(Exception):
@@ -121,6 +131,12 @@ class _Gap(Exception):
 def _cut(epoch: int, journals: list[JournalFile]) -> int | None:
     """The seq from which on lines of `epoch` are ignored, since a newer epoch begins there."""
     return min((j.first for j in journals if j.epoch > epoch), default=None)
+
+
+def _end(sealed: list[SegmentFile], journals: list[JournalFile]) -> int:
+    """The last seq that must exist, by the names of the files: the newest journal begins behind it."""
+    ends = [min(s.last, (_cut(s.epoch, journals) or s.last + 1) - 1) for s in sealed]
+    return max([0, *ends, *(j.first - 1 for j in journals[-1:])])
 
 
 def _best(sealed: list[SegmentFile], journals: list[JournalFile]) -> list[SegmentFile]:

@@ -11,6 +11,7 @@ from typing import Final
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.log import segments
 from ipyagent_sessions.log.files import Disk
+from ipyagent_sessions.log.format import Damage, scan
 from ipyagent_sessions.log.layout import JournalFile, Layout, SegmentFile
 from ipyagent_sessions.log.reader import Reader
 
@@ -24,9 +25,9 @@ def sealed_until(layout: Layout) -> int:
 
 
 def seal(layout: Layout, until: int, epoch: int, first: int, disk: Disk) -> int:
-    """Seal the durable events up to `until` that are not sealed yet; returns how many.  Raises OSError.
+    """Seal the durable events up to `until` that are not sealed yet; returns how many.  Raises OSError, DamageError.
 
-    `first` is the session's first own seq.
+    `first` is the session's first own seq.  Where events are missing the segments leave them out, so their names stay true.
     """
     done = max(sealed_until(layout), first - 1)
     _remove_sealed_journals(layout, done)
@@ -36,17 +37,18 @@ def seal(layout: Layout, until: int, epoch: int, first: int, disk: Disk) -> int:
     batch: list[Event] = []
     count = 0
     for event in Reader(layout, first).events(after=done, until=until):
-        batch.append(event)
-        if len(batch) == segments.ROW_GROUP:
+        if batch and (len(batch) == segments.ROW_GROUP or event.seq != batch[-1].seq + 1):
             segments.seal(layout, batch, epoch, opened, disk)
             count, batch = count + len(batch), []
+        batch.append(event)
     if batch:
         segments.seal(layout, batch, epoch, opened, disk)
     return count + len(batch)
 
 
 def merge_small(layout: Layout, epoch: int, disk: Disk) -> int:
-    """Merge runs of small adjoining segments; returns how many files fewer there are."""
+    """Merge runs of small adjoining segments; returns how many files fewer there are.  Raises OSError, DamageError."""
+    _remove_merged(layout)
     run: list[SegmentFile] = []
     runs: list[list[SegmentFile]] = []
     for segment in [*layout.segments(), None]:
@@ -62,6 +64,17 @@ def merge_small(layout: Layout, epoch: int, disk: Disk) -> int:
     return sum(len(parts) - 1 for parts in runs)
 
 
+def _remove_merged(layout: Layout) -> None:
+    """Remove the parts that a crash left beside the segment they were merged into, so that no other program counts twice."""
+    found = layout.segments()
+    for whole in found:
+        inside = [s for s in found if s != whole and whole.first <= s.first and s.last <= whole.last
+                  and (s.first, s.last) != (whole.first, whole.last)]
+        if inside and len(list(segments.read(whole.path, damage=[]))) == whole.last - whole.first + 1:
+            for part in inside:
+                part.path.unlink(missing_ok=True)
+
+
 def _open_after(layout: Layout, seq: int) -> set[str]:
     """The activities that are open after `seq`, the end of a segment or the very beginning."""
     for segment in layout.segments():
@@ -74,10 +87,15 @@ def _open_after(layout: Layout, seq: int) -> set[str]:
 
 
 def _remove_sealed_journals(layout: Layout, done: int) -> None:
+    """Remove journals whose events are all sealed; one with damage is kept aside, since what it lost is nowhere else."""
     journals = layout.journals()
     for journal, following in zip(journals, journals[1:], strict=False):
         if _end(journal, following, journals) <= done:
-            journal.path.unlink(missing_ok=True)
+            if any(isinstance(item, Damage) for item in scan(journal.path.read_bytes(), journal.path.name)):
+                layout.damaged.mkdir(exist_ok=True)
+                journal.path.replace(layout.damaged / journal.path.name)
+            else:
+                journal.path.unlink(missing_ok=True)
 
 
 def _end(journal: JournalFile, following: JournalFile, journals: list[JournalFile]) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Raw
 
+from ipyagent_sessions.errors import DamageError
 from ipyagent_sessions.events import Event, Stamper, encode
 from ipyagent_sessions.log.format import Damage
 from ipyagent_sessions.log.files import Disk, temporary_beside, sync_file
@@ -86,11 +87,16 @@ def follow(opened: set[str], event_type: str, activity_id: str | None) -> None:
 
 
 def merge(layout: Layout, parts: list[SegmentFile], epoch: int, disk: Disk) -> SegmentFile:
-    """One segment in place of several adjoining ones.  The parts are removed only after it is durable."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    """One segment in place of several adjoining ones.  The parts are removed only after it is durable.
 
-    tables = [pq.read_table(part.path) for part in parts]
+    Raises DamageError, and changes nothing, when a part cannot be read whole.
+    """
+    import pyarrow as pa
+
+    tables = [_table(part.path) for part in parts]
+    for part, table in zip(parts, tables, strict=True):
+        if table.num_rows != part.last - part.first + 1:
+            raise DamageError(f"{part.path.name} holds {table.num_rows} events", hint="restore the file from a copy")
     before = opened_before(parts[0])
     merged = _publish(layout, pa.concat_tables(tables), parts[0].first, parts[-1].last, epoch, sorted(before), disk)
     for part in parts:
@@ -123,11 +129,35 @@ def _publish(layout: Layout, table: pa.Table, first: int, last: int, epoch: int,
 
 
 def opened_before(segment: SegmentFile) -> set[str]:
-    """The activities that were open before the first event of a segment."""
+    """The activities that were open before the first event of a segment.  Raises DamageError, FileNotFoundError."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    meta = pq.read_metadata(segment.path).metadata or {}
-    return set(json.loads(meta.get(b"ipyagent.open", b"[]")))
+    try:
+        meta = pq.read_metadata(segment.path).metadata or {}
+        return set(json.loads(meta.get(b"ipyagent.open", b"[]")))
+    except FileNotFoundError:
+        raise
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise _damaged(segment.path, error) from error
+
+
+def _table(path: Path, columns: list[str] | None = None) -> pa.Table:
+    """The file as it is, its page checksums verified.  Raises DamageError, FileNotFoundError."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            return file.read(columns)
+    except FileNotFoundError:
+        raise
+    except (OSError, pa.ArrowException) as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> DamageError:
+    return DamageError(f"{path.name}: {(str(error).splitlines() or [type(error).__name__])[0]}", hint="restore the file from a copy")
 
 
 def read(path: Path, *, after: int = 0, until: int | None = None, damage: list[Damage | str]) -> Iterator[Event]:
@@ -135,16 +165,12 @@ def read(path: Path, *, after: int = 0, until: int | None = None, damage: list[D
 
     What cannot be read or does not verify is skipped and added to `damage`.  Raises FileNotFoundError.
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path, page_checksum_verification=True)
-    except FileNotFoundError:
-        raise
-    except (OSError, pa.ArrowException) as error:
-        damage.append(f"{path.name}: {str(error).splitlines()[0]}")
+        table = _table(path)
+    except DamageError as error:
+        damage.append(error.message)
         return
     if after or until is not None:
         keep = pc.and_(pc.greater(table["seq"], after), pc.less_equal(table["seq"], until if until is not None else 2**62))
@@ -179,8 +205,9 @@ def _rows(table: pa.Table) -> Iterator[Event]:
 
 
 def boundaries(path: Path) -> Iterator[tuple[int, str, str | None]]:
-    """(seq, event_type, activity_id) of each event: what it takes to know which activities are open."""
-    import pyarrow.parquet as pq
+    """(seq, event_type, activity_id) of each event: what it takes to know which activities are open.
 
-    table = pq.read_table(path, columns=["seq", "event_type", "activity_id"])
+    Raises DamageError, FileNotFoundError.
+    """
+    table = _table(path, ["seq", "event_type", "activity_id"])
     return zip(*(table[name].to_pylist() for name in ("seq", "event_type", "activity_id")), strict=True)

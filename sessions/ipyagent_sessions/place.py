@@ -1,0 +1,109 @@
+"""The folder of a store: where sessions lie, and how a new one comes into being.
+
+Clock, ids and disk come from outside so that tests own them.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from ipyagent_sessions import config, events, payloads
+from ipyagent_sessions._version import __version__
+from ipyagent_sessions.clock import Clock, Ids, SystemClock, random_id
+from ipyagent_sessions.errors import IpyagentError, NewerFormat
+from ipyagent_sessions.log.files import Disk, sync_folder
+from ipyagent_sessions.log.format import line_of
+from ipyagent_sessions.log.layout import FORMAT, Layout
+
+VERSION = f"ipyagent-{__version__}"
+
+
+class _StoreFile(Struct):
+    id: str
+    format: int
+
+
+class Parent(Struct, frozen=True):
+    """Where a fork begins: the parent's event `seq`, whose sha256 is `hash`."""
+
+    session: str
+    seq: int
+    hash: str
+
+
+class Header(Struct, frozen=True, omit_defaults=True):
+    """`session.json`, written once."""
+
+    format: int
+    session_id: str
+    created: str
+    notebook: str | None = None
+    parent: Parent | None = None
+
+
+class Place:
+    """A store's folder at `root` (default: `config.store_path()`), made when it does not exist.
+
+    Raises NewerFormat for a store of a newer version.
+    """
+
+    def __init__(self, root: str | os.PathLike[str] | None = None, *, clock: Clock | None = None, ids: Ids | None = None,
+                 disk: Disk | None = None) -> None:
+        self.root = Path(root) if root is not None else config.store_path()
+        self.clock: Clock = clock or SystemClock()
+        self.ids: Ids = ids or random_id
+        self.disk = disk or Disk()
+        self.sessions_folder = self.root / "s"
+        self.id = self._open()
+
+    def _open(self) -> str:
+        path = self.root / "store.json"
+        try:
+            found = msgspec.json.decode(path.read_bytes(), type=_StoreFile)
+        except FileNotFoundError:
+            self.sessions_folder.mkdir(parents=True, exist_ok=True)
+            found = _StoreFile(self.ids(), FORMAT)
+            self.disk.write_whole(path, msgspec.json.encode(found), what="header")
+        except msgspec.DecodeError as error:
+            raise IpyagentError(f"{path} is damaged: {error}", hint="restore it from a copy; the sessions beside it are untouched") \
+                from error
+        if found.format > FORMAT:
+            raise NewerFormat(f"the store {self.root} has format {found.format}, this version reads up to {FORMAT}",
+                              hint="use the newer ipyagent that wrote it")
+        return found.id
+
+    def new_folder(self, *, notebook: str | None = None, parent: Parent | None = None) -> str:
+        """Make the folder and the header of a new session; returns its id.  Its first event is still to be written."""
+        while True:
+            session_id = self.ids()
+            folder = self.sessions_folder / session_id
+            try:
+                folder.mkdir(parents=True)
+                break
+            except FileExistsError:
+                continue
+        header = Header(FORMAT, session_id, events.Stamper()(self.clock.now()), notebook, parent)
+        self.disk.write_whole(folder / "session.json", msgspec.json.encode(header), what="header")
+        return session_id
+
+    def write_first_event(self, session_id: str, event_type: str, body: payloads.Payload, seq: int, *,
+                          task_id: str | None = None) -> events.Event:
+        """Write a session's first event as the journal of epoch 1, durably, and make the folder's name durable."""
+        event = events.Event(seq, event_type, events.Stamper()(self.clock.now()), task_id=task_id, payload=events.as_raw(body),
+                             agent_version=VERSION)
+        path = Layout(self.sessions_folder / session_id).journal(1, seq)
+        self.disk.write_whole(path, line_of(event), what="header")
+        sync_folder(self.sessions_folder)
+        return event
+
+    def session_ids(self) -> list[str]:
+        """All ids, in no order."""
+        try:
+            with os.scandir(self.sessions_folder) as entries:
+                return [e.name for e in entries if e.is_dir()]
+        except FileNotFoundError:
+            return []

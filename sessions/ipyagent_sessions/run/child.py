@@ -1,0 +1,51 @@
+"""The child's side of `process`: read one call, make it, write its answer; end at once when the parent is gone.
+
+Prints of the function go to standard error, so that they cannot garble the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import struct
+import sys
+import threading
+
+
+def main() -> None:
+    """Run as `python -m ipyagent_sessions.run.child`."""
+    import cloudpickle
+
+    answer_to = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    size = struct.unpack(">Q", sys.stdin.buffer.read(8))[0]
+    body = sys.stdin.buffer.read(size)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        function, args, kwargs = cloudpickle.loads(body)
+        value = function(*args, **kwargs)
+        if inspect.isawaitable(value):
+            value = asyncio.run(_await(value))
+        answer = cloudpickle.dumps((True, value))
+    except BaseException as error:  # the parent raises it
+        try:
+            answer = cloudpickle.dumps((False, error))
+        except Exception:  # an exception that holds, say, a lock
+            answer = cloudpickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}")))
+    answer_to.write(struct.pack(">Q", len(answer)) + answer)
+    answer_to.flush()
+    os._exit(0)
+
+
+async def _await(value: object) -> object:
+    return await value  # type: ignore[misc]  # main looked
+
+
+def _end_with_parent() -> None:
+    sys.stdin.buffer.read(1)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

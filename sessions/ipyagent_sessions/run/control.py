@@ -1,0 +1,221 @@
+"""What people ask of a task: pause, cancel, answer, redo, checkpoint, rename; and who logs it (DESIGN section 9).
+
+A request is a file in the inbox.  Whoever holds the lease logs it, with the outcome accepted or refused; if the lease is free, the
+door that asks takes it and logs the request itself.  The first logged answer wins.  A request whose task or state has moved on is
+refused, not applied to the next thing.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+from ipyagent_sessions import events as ev
+from ipyagent_sessions import payloads as p
+from ipyagent_sessions.errors import ControlRefused, LeaseHeld, NotFound
+from ipyagent_sessions.lifecycle import ENDED, TaskState, actor_kind
+from ipyagent_sessions.log import inbox, live
+from ipyagent_sessions.log.appender import Appender
+from ipyagent_sessions.log.inbox import Control
+from ipyagent_sessions.log.lease import this_process
+from ipyagent_sessions.session import Session, summarise
+from ipyagent_sessions.state import State
+
+ANSWERS: Final = ("approved", "denied")
+_WAIT_S: Final = 5.0
+_POLL_S: Final = 0.02
+
+
+def judge(state: State, control: Control) -> str:
+    """Why `control` is refused in this state; empty when it is accepted."""
+    system = state.system_state
+    status = system.status
+    if status is None:
+        return "the session has no task yet"
+    if control.action == "rename":
+        return ""
+    if control.task_id is not None and control.task_id != system.task_id:
+        return f"task {control.task_id} is over; the session is at {system.task_id}"
+    if control.expects and status.value not in control.expects:
+        return f"the task is {status.value} now ({system.changed_at}), not {' or '.join(control.expects)} as when it was asked"
+    if control.action == "answer":
+        return _judge_answer(state, control)
+    if status in ENDED:
+        return f"the task is {status.value} since {system.changed_at}; an ended task never changes"
+    if control.action == "pause" and status is not TaskState.RUNNING:
+        return f"the task is {status.value}, not running"
+    return ""
+
+
+def _judge_answer(state: State, control: Control) -> str:
+    approval_id = str(control.args.get("approval_id", ""))
+    asked = state.execution_state.approvals.get(approval_id)
+    if asked is None:
+        return f"there is no approval {approval_id!r} in this session"
+    if asked.answer is not None:
+        return f"it was {asked.answer} by {asked.by} at {asked.answered_at}"
+    if state.system_state.status in ENDED:
+        return f"the task is {state.system_state.status}"
+    digest = control.args.get("digest")
+    if digest and digest != asked.digest:
+        return "what was shown is not what is asked now; look again"
+    answer, choice = control.args.get("answer"), control.args.get("choice")
+    if answer not in ANSWERS:
+        return f"an answer is one of {', '.join(ANSWERS)}"
+    if asked.choices and answer == "approved" and choice not in asked.choices:
+        return f"this request needs a choice: {' or '.join(asked.choices)}"
+    if not asked.choices and choice:
+        return "this request has no choices"
+    return ""
+
+
+def log(appender: Appender, control: Control, refusal: str) -> ev.Event | None:
+    """Log a request and its outcome, with the `ApprovalResolved` of an accepted answer; None when it was logged before.
+
+    The caller makes it durable and then calls `inbox.remove`.
+    """
+    if _already_logged(appender, control):
+        return None
+    appender.disk.seam("before control logged")
+    event = appender.emit("ControlRequested", p.ControlRequested(
+        control.id, control.action, "refused" if refusal else "accepted", refusal, control.args), task_id=control.task_id,
+        actor=control.actor)
+    if control.action == "answer" and not refusal:
+        approval_id = str(control.args["approval_id"])
+        asked = appender.state.execution_state.approvals[approval_id]
+        appender.emit("ApprovalResolved", p.ApprovalResolved(
+            approval_id, str(control.args["answer"]), control.args.get("choice"), str(control.args.get("reason", "")), asked.digest,
+            control.actor), task_id=appender.state.system_state.task_id, activity_id=asked.activity_id, actor=control.actor,
+            parent=event.seq)
+    return event
+
+
+def _already_logged(appender: Appender, control: Control) -> bool:
+    """Whether a crash came between logging a request and removing its file."""
+    return control.id in appender.state.controls
+
+
+def request(session: Session, action: str, *, actor: str, task_id: str | None = None, expects: list[str] | None = None,
+            wait_s: float = _WAIT_S, **args: Any) -> p.ControlRequested:
+    """Ask something of a session's task and return the logged outcome.
+
+    If the lease is free it is taken and the request logged here.  Raises ControlRefused with the reason when it is refused, and
+    ControlRefused when the holder has not answered within `wait_s` seconds (the request stays and is answered later).
+    """
+    place = session.place
+    control = Control(place.ids(), action, actor, ev.Stamper()(place.clock.now()), task_id, expects or [], args)
+    after = session.last_seq()
+    inbox.put(session.layout, control, place.disk)
+    deadline = time.monotonic() + wait_s
+    while True:
+        outcome = _outcome(session, control.id, after)
+        if outcome is not None:
+            if outcome.outcome == "refused":
+                raise ControlRefused(f"{action} was refused: {outcome.reason}")
+            return outcome
+        if not session.held():
+            try:
+                attend(session, by=actor)
+                continue
+            except LeaseHeld:
+                pass
+        if time.monotonic() > deadline:
+            raise ControlRefused(f"{action} was left for the holder of {session.id}, which has not answered yet",
+                                 hint="its process may be stopped; see: ipyagent status " + session.id)
+        time.sleep(_POLL_S)
+
+
+def _outcome(session: Session, control_id: str, after: int) -> p.ControlRequested | None:
+    from msgspec.json import decode
+
+    for event in session.events(after):
+        if event.event_type == "ControlRequested":
+            body = decode(event.payload, type=p.ControlRequested)
+            if body.control_id == control_id:
+                return body
+    return None
+
+
+def attend(session: Session, *, by: str) -> State:
+    """Do what waits for somebody with the lease: record a lost holder, answer the inbox, let expired approvals be denied.
+
+    For doors and the sweeper; runs no workflow.  Raises LeaseHeld.
+    """
+    appender = session.append(this_process(by=by))
+    try:
+        record_loss(appender)
+        for control in inbox.waiting(session.layout):
+            refusal = judge(appender.state, control)
+            if not refusal and control.action == "resume":
+                refusal = "a task is resumed by a kernel or terminal that has its definitions"
+            log(appender, control, refusal)
+            if not refusal and control.action == "cancel":
+                cancel_at_rest(appender, control)
+            elif not refusal and control.action == "checkpoint":
+                appender.checkpoint("manual", str(control.args.get("label", "")), actor=control.actor)
+            appender.barrier()
+            appender.disk.seam("after control logged")
+            inbox.remove(session.layout, control.id)
+        expire(appender)
+        appender.barrier()
+        live.write_summary(session.layout, summarise(session.id, appender.state), appender.disk)
+        return appender.state
+    finally:
+        appender.close(rest=appender.state.system_state.status in ENDED)
+
+
+def record_loss(appender: Appender) -> bool:
+    """If the log says running and yet the lease was free, write down that its holder was lost; whether it was."""
+    state = appender.state
+    system = state.system_state
+    if system.status is not TaskState.RUNNING:
+        return False
+    run = state.execution_state
+    of = f" of {run.total}" if run.total is not None else ""
+    opened = sorted(run.active_activities)
+    unknown = f"; outcome unknown: {', '.join(opened[:3])}{' ...' if len(opened) > 3 else ''}" if opened else ""
+    appender.emit("TaskSuspended", p.TaskSuspended(
+        "worker_lost", f"stopped at activity {run.done}{of}{unknown}; not restored: kernel variables, running calls, child processes",
+        "resume", opened), task_id=system.task_id)
+    return True
+
+
+def expire(appender: Appender) -> list[str]:
+    """Deny the approvals whose time is over; returns their ids."""
+    now = appender.clock.now()
+    over = [key for key, a in appender.state.execution_state.approvals.items()
+            if a.answer is None and a.expires_at is not None and ev.seconds_of(a.expires_at) <= now]
+    for approval_id in over:
+        asked = appender.state.execution_state.approvals[approval_id]
+        appender.emit("ApprovalResolved", p.ApprovalResolved(approval_id, "denied", None, "nobody answered in time", asked.digest,
+                                                             "expiry"),
+                      task_id=appender.state.system_state.task_id, activity_id=asked.activity_id, actor="rule:expiry")
+    return over
+
+
+def cancel_at_rest(appender: Appender, control: Control) -> None:
+    """Cancel a task that nobody runs: its compensations cannot run here and are listed."""
+    state = appender.state
+    results = state.business_state.results
+    appender.emit("TaskCancelled", p.TaskCancelled(
+        str(control.args.get("reason", "")), artefacts={"kept": sorted(state.business_state.files)},
+        compensations_pending=[i for i, r in results.items() if r.compensable and r.ok and not r.compensated],
+        irreversible=[i for i, r in results.items() if r.effect == "irreversible" and r.ok]),
+        task_id=state.system_state.task_id, actor=control.actor)
+
+
+def find_approval(state: State, wanted: str | None) -> str:
+    """The id of the approval meant by `wanted`, or of the only one that waits.  Raises NotFound."""
+    pending = [key for key, a in state.execution_state.approvals.items() if a.answer is None]
+    if wanted is not None:
+        if wanted not in state.execution_state.approvals:
+            raise NotFound(f"there is no approval {wanted!r}", hint=f"waiting: {', '.join(pending) or 'none'}")
+        return wanted
+    if not pending:
+        raise NotFound("nothing waits for an answer in this session")
+    if len(pending) > 1:
+        raise NotFound(f"{len(pending)} approvals wait: {', '.join(pending)}", hint="say which one with --approval")
+    return pending[0]
+
+
+__all__ = ["actor_kind", "attend", "cancel_at_rest", "expire", "find_approval", "judge", "log", "record_loss", "request"]

@@ -1,0 +1,195 @@
+"""What a person declares: workflows, activities, and how they are retried, timed out, verified and undone."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Literal, NamedTuple, overload
+
+from msgspec import Struct
+
+from ipyagent_sessions.config import seconds
+from ipyagent_sessions.errors import UsageError
+
+Effect = Literal["none", "idempotent", "irreversible"]
+EFFECTS: Final = ("none", "idempotent", "irreversible")
+
+
+class Retry(Struct, frozen=True):
+    """How often and how long apart an activity is tried.
+
+    `attempts` counts the first one.  Waits grow from `initial_s` by the factor `factor` up to `max_s` seconds, with a random part
+    of up to `jitter_s` on top.  Only exceptions of the types in `on` are retried.
+    """
+
+    attempts: int = 3
+    initial_s: float = 0.5
+    max_s: float = 60.0
+    factor: float = 2.0
+    jitter_s: float = 0.5
+    on: tuple[type[BaseException], ...] = (Exception,)
+
+
+ONCE: Final = Retry(1)
+
+
+class Done(NamedTuple):
+    """What a `verify` function returns to say: it happened, and this was its result."""
+
+    result: Any = None
+
+
+class Activity:
+    """A function with what is declared about it.  Calling it calls the function; `ctx.run` makes it durable.
+
+    `effect` is none (may run any number of times), idempotent (running it again leaves the same world) or irreversible; None
+    means not declared.  `verify(*args)` answers whether an irreversible call that left no result happened: True, False, or
+    `Done(result)`.  `compensate(*args)` undoes a completed one when the task fails or is cancelled.
+    """
+
+    def __init__(self, function: Callable[..., Any], *, effect: Effect | None = None, retry: Retry | int | None = None,
+                 timeout: str | float | None = None, verify: Callable[..., Any] | None = None,
+                 compensate: Callable[..., Any] | None = None, isolate: Literal["process"] | None = None,
+                 pickle: bool = False, name: str | None = None) -> None:
+        if effect is not None and effect not in EFFECTS:
+            raise UsageError(f"effect={effect!r} is not known", hint=f"one of {', '.join(EFFECTS)}")
+        if isolate not in (None, "process"):
+            raise UsageError(f"isolate={isolate!r} is not known", hint='isolate="process", or leave it out')
+        self.function = function
+        self.name = name or _name_of(function)
+        self.effect: Effect | None = effect
+        self.retry = Retry(retry) if isinstance(retry, int) else retry
+        self.timeout_s = None if timeout is None else seconds(timeout, f"timeout of {self.name}")
+        self.verify = verify
+        self.compensate = compensate
+        self.isolate = isolate
+        self.pickle = pickle
+        self.is_async = inspect.iscoroutinefunction(_inner(function))
+        functools.update_wrapper(self, function, updated=())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<activity {self.name}>"
+
+    @functools.cached_property
+    def source(self) -> str:
+        """8 hex digits that change when the function's text changes; empty when it has no text."""
+        return source_digest(self.function)
+
+    @functools.cached_property
+    def parameters(self) -> frozenset[str]:
+        """The names of the function's own parameters."""
+        try:
+            return frozenset(inspect.signature(self.function).parameters)
+        except (TypeError, ValueError):
+            return frozenset()
+
+
+class Workflow:
+    """An async function `(ctx, ...)` that is run durably.
+
+    `default_effect` is what plain functions without a declared effect are taken to have; without it they are irreversible.
+    `timeout` bounds the whole task, counted from its first start, across restarts.
+    """
+
+    def __init__(self, function: Callable[..., Awaitable[Any]], *, default_effect: Effect | None = None,
+                 timeout: str | float | None = None, name: str | None = None) -> None:
+        if not inspect.iscoroutinefunction(_inner(function)):
+            raise UsageError(f"{_name_of(function)} is not an async function", hint="write: async def name(ctx, ...)")
+        if not inspect.signature(function).parameters:
+            raise UsageError(f"{_name_of(function)} takes no context", hint="its first parameter is ctx")
+        if default_effect is not None and default_effect not in EFFECTS:
+            raise UsageError(f"default_effect={default_effect!r} is not known", hint=f"one of {', '.join(EFFECTS)}")
+        self.function = function
+        self.name = name or _name_of(function)
+        self.default_effect: Effect | None = default_effect
+        self.timeout_s = None if timeout is None else seconds(timeout, f"timeout of {self.name}")
+        functools.update_wrapper(self, function, updated=())
+
+    def __repr__(self) -> str:
+        return f"<workflow {self.name}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise UsageError(f"{self.name} is a workflow and is not called directly",
+                         hint=f"run it with: %agent run {self.name} ..., or ipyagent_sessions.run_workflow")
+
+    @property
+    def target(self) -> str:
+        """`module:qualname`, by which another process may find it; functions of a notebook live in `__main__`."""
+        return f"{self.function.__module__}:{self.function.__qualname__}"
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Check that the workflow can be called with these arguments.  Raises UsageError saying what is missing."""
+        try:
+            inspect.signature(self.function).bind(None, *args, **kwargs)
+        except TypeError as error:
+            raise UsageError(f"{self.name}: {error}", hint=f"its parameters are {self.parameters_text()}") from error
+
+    def parameters_text(self) -> str:
+        """The parameters after `ctx`, as written."""
+        listed = list(inspect.signature(self.function).parameters.values())[1:]
+        return ", ".join(str(p) for p in listed) or "none"
+
+    def source_text(self) -> str:
+        """The function's text, empty when it has none."""
+        return _source(self.function)
+
+
+@overload
+def activity(function: Callable[..., Any], /) -> Activity: ...
+@overload
+def activity(*, effect: Effect | None = None, retry: Retry | int | None = None, timeout: str | float | None = None,
+             verify: Callable[..., Any] | None = None, compensate: Callable[..., Any] | None = None,
+             isolate: Literal["process"] | None = None, pickle: bool = False,
+             name: str | None = None) -> Callable[[Callable[..., Any]], Activity]: ...
+
+
+def activity(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Declare a function as an activity; the options are those of `Activity`."""
+    if function is not None:
+        return Activity(function)
+    return lambda f: Activity(f, **options)
+
+
+@overload
+def workflow(function: Callable[..., Awaitable[Any]], /) -> Workflow: ...
+@overload
+def workflow(*, default_effect: Effect | None = None, timeout: str | float | None = None,
+             name: str | None = None) -> Callable[[Callable[..., Awaitable[Any]]], Workflow]: ...
+
+
+def workflow(function: Callable[..., Awaitable[Any]] | None = None, /, **options: Any) -> Any:
+    """Declare an async function as a workflow; the options are those of `Workflow`."""
+    if function is not None:
+        return Workflow(function)
+    return lambda f: Workflow(f, **options)
+
+
+def source_digest(function: Callable[..., Any]) -> str:
+    """8 hex digits of the function's text, empty when it has none."""
+    text = _source(function)
+    return hashlib.blake2b(text.encode(), digest_size=4).hexdigest() if text else ""
+
+
+def _source(function: Callable[..., Any]) -> str:
+    try:
+        return inspect.getsource(_inner(function))
+    except (OSError, TypeError):
+        return ""
+
+
+def _inner(function: Any) -> Any:
+    while isinstance(function, functools.partial | Activity):
+        function = function.func if isinstance(function, functools.partial) else function.function
+    return function
+
+
+def _name_of(function: Any) -> str:
+    name = getattr(_inner(function), "__name__", None) or type(function).__name__
+    if name == "<lambda>":
+        raise UsageError("a lambda has no name to be recorded under", hint='use a def, or give name="..."')
+    return str(name)

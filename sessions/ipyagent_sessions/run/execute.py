@@ -1,0 +1,281 @@
+"""One activity, executed: intent, attempts, result, each logged in the order that keeps the promise.
+
+An effect-free activity needs one sync: its start rides with its result.  One with an effect needs two: the intent is durable before
+the function is called, the result before the next step sees it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import traceback
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec import Raw, Struct
+
+from ipyagent_sessions import codec
+from ipyagent_sessions import payloads as p
+from ipyagent_sessions.errors import ActivityError, ActivityTimeout, NotSerialisable, ResultLost
+from ipyagent_sessions.run import process
+from ipyagent_sessions.run.definitions import ONCE, Activity, Effect, Retry
+from ipyagent_sessions.run.task import TaskRun, TaskStop
+from ipyagent_sessions.run.threads import Ran
+
+INLINE_ARGUMENTS: Final = 4096
+
+
+class Plan(Struct, frozen=True):
+    """An activity call with its identity and its options settled."""
+
+    id: str
+    activity: Activity
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    arguments: bytes
+    digest: str
+    stage: str
+    key: str | None
+    effect: Effect
+    retry: Retry
+    timeout_s: float | None
+    verify: Callable[..., Any] | None
+    compensate: Callable[..., Any] | None
+    kind: str = "step"
+
+
+class Current:
+    """The activity that the running code belongs to, for `progress`."""
+
+    def __init__(self, run: TaskRun, plan: Plan) -> None:
+        self.run = run
+        self.plan = plan
+        self.reported = -1.0
+
+
+current: contextvars.ContextVar[Current | None] = contextvars.ContextVar("ipyagent_activity", default=None)
+
+
+class _Late(Exception):
+    """A thread ended with a value after its timeout had passed; it is used all the same."""
+
+    def __init__(self, ran: Ran) -> None:
+        self.ran = ran
+
+
+async def execute(run: TaskRun, plan: Plan, *, attempt: int) -> Any:
+    """Run an activity that has no recorded result, beginning with number `attempt`; returns its value.
+
+    Raises ActivityError (or one of its kinds) when it ended without one, TaskStop when the task was asked to stop.
+    """
+    run.check()
+    run.executing[plan.id] = plan.activity.name
+    try:
+        if plan.retry.attempts <= 1:
+            return await _attempt(run, plan, attempt, last=True)
+        return await _with_retries(run, plan, attempt)
+    finally:
+        del run.executing[plan.id]
+        if not run.executing and run.answers:
+            run.waits()
+
+
+async def _with_retries(run: TaskRun, plan: Plan, first: int) -> Any:
+    """Attempts with growing waits between them.  The count goes on across restarts (R080)."""
+    import tenacity
+
+    policy = plan.retry
+    spent = run.state.system_state.retry_counts.get(plan.id, 0)
+    left = max(1, policy.attempts - spent)
+    wait = tenacity.wait_exponential_jitter(initial=policy.initial_s, max=policy.max_s, exp_base=policy.factor, jitter=policy.jitter_s)
+    number = max(first, spent + 1)
+    retrying = tenacity.AsyncRetrying(stop=tenacity.stop_after_attempt(left), wait=wait, sleep=run.rest, reraise=True,
+                                      retry=tenacity.retry_if_exception_type(_Again),
+                                      before_sleep=lambda state: _log_retry(run, plan, state))
+    async for tried in retrying:
+        with tried:
+            last = tried.retry_state.attempt_number >= left
+            return await _attempt(run, plan, number + tried.retry_state.attempt_number - 1, last=last)
+    raise AssertionError("tenacity ends with a value or an exception")
+
+
+class _Again(Exception):
+    """One attempt failed and the policy allows another."""
+
+    def __init__(self, cause: BaseException, attempt: int) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+        self.attempt = attempt
+
+
+def _log_retry(run: TaskRun, plan: Plan, state: Any) -> None:
+    again = state.outcome.exception()
+    assert isinstance(again, _Again)
+    run.emit("ActivityRetried", p.ActivityRetried(plan.activity.name, type(again.cause).__name__, str(again.cause),
+                                                  round(state.next_action.sleep, 3)),
+             activity_id=plan.id, attempt=again.attempt)
+    run.acknowledge()
+
+
+async def _attempt(run: TaskRun, plan: Plan, attempt: int, *, last: bool) -> Any:
+    """One try: logs its start, and its result or (when no other follows) its failure."""
+    run.check()
+    _log_start(run, plan, attempt)
+    if plan.effect != "none":
+        run.before_effect()
+    begun = run.clock.monotonic()
+    late = False
+    try:
+        ran = await _invoke(run, plan)
+    except _Late as after:
+        ran, late = after.ran, True
+    except (asyncio.CancelledError, TaskStop):
+        _log_abort(run, plan, attempt)
+        run.check()
+        raise
+    except ActivityTimeout as error:
+        if not last and not error.still_running and isinstance(error, plan.retry.on):
+            raise _Again(error, attempt) from error
+        _log_failure(run, plan, attempt, error, begun, still_running=error.still_running)
+        raise
+    except Exception as error:
+        if not last and isinstance(error, plan.retry.on):
+            raise _Again(error, attempt) from error
+        raise _log_failure(run, plan, attempt, error, begun) from error
+    return _log_result(run, plan, attempt, ran, begun, late=late)
+
+
+def _log_start(run: TaskRun, plan: Plan, attempt: int) -> None:
+    blobs: dict[str, bytes] = {}
+    recorded, blob = run.appender.put(plan.arguments, blobs)
+    run.emit("ActivityStarted", p.ActivityStarted(
+        plan.activity.name, plan.kind, plan.key, plan.stage, plan.digest, plan.effect, recorded, blob, plan.activity.source,
+        compensable=plan.compensate is not None), activity_id=plan.id, attempt=attempt, blobs=blobs or None)
+
+
+async def _invoke(run: TaskRun, plan: Plan) -> Ran:
+    """The function's value.  Raises what it raised, ActivityTimeout, or _Late."""
+    activity = plan.activity
+    token = current.set(Current(run, plan))
+    try:
+        if activity.isolate == "process":
+            work: Any = process.call(activity.name, activity.function, plan.args, plan.kwargs)
+        elif activity.is_async:
+            work = activity.function(*plan.args, **plan.kwargs)
+        else:
+            return await _in_thread(run, plan)
+        if plan.timeout_s is None:
+            return Ran(await work, None)
+        try:
+            async with asyncio.timeout(plan.timeout_s) as bound:
+                return Ran(await work, None)
+        except TimeoutError:
+            if not bound.expired():
+                raise
+            raise ActivityTimeout(activity.name, f"ran longer than {plan.timeout_s:g} s and was stopped") from None
+    finally:
+        current.reset(token)
+
+
+async def _in_thread(run: TaskRun, plan: Plan) -> Ran:
+    """A synchronous function in a thread.  It cannot be stopped: after a timeout or an abort it is named as still running, and no
+    other attempt begins before it has ended."""
+    activity = plan.activity
+    future = run.threads.submit(lambda: activity.function(*plan.args, **plan.kwargs))
+    try:
+        done, _ = await asyncio.wait({future}, timeout=plan.timeout_s)
+    except asyncio.CancelledError:
+        _leave_behind(run, plan, future)
+        raise
+    if done:
+        ran = future.result()
+        return Ran(await ran.value, ran.cpu_s) if inspect.isawaitable(ran.value) else ran
+    why = f"ran longer than {plan.timeout_s:g} s; its thread cannot be stopped and is still running"
+    if plan.retry.attempts > 1:
+        run.emit("ActivityProgressed", p.ActivityProgressed(text=f"{activity.name} {why}; waiting for its end"), activity_id=plan.id)
+        await run.wait(future)
+        raise _Late(future.result())
+    _leave_behind(run, plan, future)
+    raise ActivityTimeout(activity.name, why + '; isolate="process" makes it killable', still_running=True)
+
+
+def _leave_behind(run: TaskRun, plan: Plan, future: asyncio.Future[Ran]) -> None:
+    """Name a thread that goes on although nobody waits for it."""
+    run.stragglers[plan.id] = plan.activity.name
+
+    def ended(done: asyncio.Future[Ran]) -> None:
+        run.stragglers.pop(plan.id, None)
+        if not done.cancelled():
+            done.exception()
+
+    future.add_done_callback(ended)
+
+
+def _log_result(run: TaskRun, plan: Plan, attempt: int, ran: Ran, begun: float, *, late: bool) -> Any:
+    elapsed = round((run.clock.monotonic() - begun) * 1000, 3)
+    lost = None
+    blobs: dict[str, bytes] = {}
+    try:
+        body = codec.dumps(ran.value, pickle=plan.activity.pickle or run.options.pickle)
+    except NotSerialisable as error:
+        if plan.effect == "none":
+            raise _log_failure(run, plan, attempt, error, begun) from error
+        lost, body = error.message, b"null"
+    result, blob = run.appender.put(body, blobs)
+    run.emit("ActivityCompleted",
+             p.ActivityCompleted(plan.activity.name, plan.kind, plan.digest, result, blob, lost, late), activity_id=plan.id,
+             attempt=attempt, blobs=blobs or None, execution_time_ms=elapsed, cpu_s=ran.cpu_s)
+    if run.stopping is not None:
+        run.drained.append(plan.id)
+    run.acknowledge()
+    if lost is not None:
+        raise ResultLost(plan.activity.name, "ResultLost", lost, hint="it had its effect and will not run again")
+    return ran.value
+
+
+def _log_failure(run: TaskRun, plan: Plan, attempt: int, error: Exception, begun: float, *,
+                 still_running: bool = False) -> ActivityError:
+    """Log that an activity failed for good; returns the error that the workflow sees."""
+    text = str(error) if not isinstance(error, ActivityError) else error.error
+    trace = "" if isinstance(error, ActivityError | NotSerialisable) else "".join(traceback.format_exception(error))[-8000:]
+    kind = type(error).__name__
+    run.emit("ActivityFailed",
+             p.ActivityFailed(plan.activity.name, kind, text, plan.kind, plan.digest, trace, isinstance(error, ActivityTimeout),
+                              still_running),
+             activity_id=plan.id, attempt=attempt, execution_time_ms=round((run.clock.monotonic() - begun) * 1000, 3))
+    run.acknowledge()
+    return error if isinstance(error, ActivityError) else ActivityError(plan.activity.name, kind, text)
+
+
+def _log_abort(run: TaskRun, plan: Plan, attempt: int) -> None:
+    """Log that an activity was cut short.  With an effect its outcome stays unknown and is settled at the next resume."""
+    if run.stopping is not None and run.stopping.why == "lease_lost":
+        return
+    run.aborted.append(plan.id)
+    run.emit("ActivityFailed", p.ActivityFailed(
+        plan.activity.name, "Aborted", "stopped before it ended", plan.kind, plan.digest, aborted=True,
+        still_running=plan.id in run.stragglers), activity_id=plan.id, attempt=attempt)
+
+
+def default_retry(plan_retry: Retry | int | None, activity: Activity) -> Retry:
+    """The policy of a call: its own, else the activity's, else one attempt."""
+    if isinstance(plan_retry, int):
+        return Retry(plan_retry)
+    return plan_retry or activity.retry or ONCE
+
+
+def progress(done: int, total: int | None = None, text: str = "") -> None:
+    """Say from inside an activity how far it is; outside of one nothing happens.  Logged at most once a second."""
+    here = current.get()
+    if here is None:
+        return
+    run, plan = here.run, here.plan
+    now = run.clock.monotonic()
+    if now - here.reported >= 1.0 or done == total:
+        here.reported = now
+        body = p.ActivityProgressed(done, total, text)
+        run.call(lambda: run.emit("ActivityProgressed", body, activity_id=plan.id) if plan.id in run.executing else None)
+
+
+__all__ = ["Current", "Plan", "Raw", "current", "default_retry", "execute", "progress"]

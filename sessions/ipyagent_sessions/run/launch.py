@@ -1,0 +1,156 @@
+"""Start a task, or continue the one that the same call started before.
+
+The same notebook, cell, target and arguments find each other by the `run_key`: running a cell again after a crash continues its
+unfinished task (R007; Restart and Run All is what people do), `new` starts another, `once` returns the result of a completed one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from ipyagent_sessions import codec
+from ipyagent_sessions import payloads as p
+from ipyagent_sessions.errors import ControlRefused, ResultLost, UsageError
+from ipyagent_sessions.lifecycle import ENDED, TaskState
+from ipyagent_sessions.log.lease import Holder, this_process
+from ipyagent_sessions.run import identity
+from ipyagent_sessions.run.definitions import Workflow
+from ipyagent_sessions.run.runner import Resume, queue
+from ipyagent_sessions.run.task import RunOptions
+from ipyagent_sessions.run.worker import TaskHandle
+from ipyagent_sessions.session import Session
+from ipyagent_sessions.store import Listed, Store
+
+
+class Origin(Struct, frozen=True):
+    """Where a task is asked for: the notebook's path and the cell's id, when there are any, and who holds the lease then."""
+
+    notebook: str | None = None
+    cell: str | None = None
+    holder: Holder | None = None
+
+
+class Launched(NamedTuple):
+    """`handle` is None when `once` found a completed task, whose value is `value`.  `note` says what was found, if anything."""
+
+    session: Session
+    handle: TaskHandle | None
+    value: Any
+    note: str
+
+
+def run_key(origin: Origin, workflow: Workflow, arguments: bytes) -> str:
+    """16 hex digits that identify notebook, cell, target and arguments."""
+    parts = "\0".join((origin.notebook or "", origin.cell or "", workflow.target))
+    return hashlib.blake2b(parts.encode() + b"\0" + arguments, digest_size=8).hexdigest()
+
+
+def launch(store: Store, workflow: Workflow, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, *,
+           options: RunOptions | None = None, origin: Origin | None = None, session: Session | None = None, new: bool = False,
+           once: bool = False, resume: Resume | None = None) -> Launched:
+    """Start `workflow`, or continue its unfinished task.
+
+    Raises UsageError or NotSerialisable before anything is written when it cannot run, LeaseHeld when the unfinished task runs
+    elsewhere.
+    """
+    options, origin, named = options or RunOptions(), origin or Origin(), kwargs or {}
+    if not isinstance(workflow, Workflow):
+        raise UsageError(f"{getattr(workflow, '__name__', workflow)!r} is not a workflow", hint="decorate it with @workflow")
+    workflow.bind(args, named)
+    arguments = identity.arguments(workflow.name, args, named)
+    key = run_key(origin, workflow, arguments)
+    if not new and session is None:
+        found = _same_call(store, key, completed_too=once)
+        if found is not None and found.summary is not None:
+            known = store.session(found.session_id)
+            if found.summary.state == TaskState.COMPLETED:
+                return Launched(known, None, result_of(known), f"completed before: task {found.summary.task_id}; nothing ran")
+            handle = resume_task(known, workflow, options=options, origin=origin, resume=resume)
+            done = f"{found.summary.done} activities done" if found.summary.done != 1 else "1 activity done"
+            return Launched(known, handle, None, f"continues task {found.summary.task_id} ({found.state}, {done}); --new starts another")
+    if session is None:
+        session = store.create(title=options.title or workflow.name, notebook=origin.notebook)
+    appender = session.append(origin.holder or this_process(by=options.actor))
+    try:
+        queue(appender, session, workflow, arguments, options, run_key=key, cell=origin.cell)
+    except BaseException:
+        appender.close()
+        raise
+    return Launched(session, TaskHandle(session, appender, workflow, options, None), None, "")
+
+
+def run_workflow(store: Store, workflow: Workflow, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, *,
+                 options: RunOptions | None = None, session: Session | None = None) -> TaskHandle:
+    """Start a new task on a thread of its own, in `session` or a new one.  Raises as `launch` does."""
+    handle = launch(store, workflow, args, kwargs, options=options, session=session, new=True).handle
+    assert handle is not None
+    return handle
+
+
+def resume_task(session: Session, workflow: Workflow, *, options: RunOptions | None = None, origin: Origin | None = None,
+                resume: Resume | None = None, take_over: bool = False) -> TaskHandle:
+    """Continue the unfinished task of `session`.
+
+    Raises LeaseHeld when somebody runs it (with `take_over` a holder that is stopped is fenced), ControlRefused when its task has
+    ended, UsageError when `workflow` is not the one it was started with.
+    """
+    options = options or RunOptions()
+    holder = (origin.holder if origin else None) or this_process(by=options.actor)
+    appender = session.append(holder, force=take_over)
+    try:
+        system = appender.state.system_state
+        if system.task_id is None or system.status is None:
+            raise ControlRefused(f"session {session.id} has no task to resume", hint="start one in it with --session")
+        if system.status in ENDED:
+            hint = f"try another way from a checkpoint: fork {session.id} --at SEQ" if system.status is TaskState.FAILED else \
+                f"run it again as a new task: rerun {session.id}"
+            raise ControlRefused(f"task {system.task_id} is {system.status.value} since {system.ended_at}; ended tasks never change", hint=hint)
+        if system.target.partition(":")[2] != workflow.target.partition(":")[2]:
+            raise UsageError(f"session {session.id} runs {system.target}, not {workflow.target}", hint="name the right workflow")
+    except BaseException:
+        appender.close()
+        raise
+    return TaskHandle(session, appender, workflow, msgspec.structs.replace(options, durability=system.durability), resume or Resume())
+
+
+def rerun(session: Session, store: Store, workflow: Workflow, *, options: RunOptions | None = None,
+          origin: Origin | None = None) -> TaskHandle:
+    """Do a task again for real, with its recorded arguments, as a new task in a new session.  Its results may differ (R123, R124)."""
+    options, origin = options or RunOptions(), origin or Origin()
+    state = session.state()
+    system = state.system_state
+    if system.task_id is None:
+        raise ControlRefused(f"session {session.id} has no task to run again")
+    body = msgspec.json.decode(session.event(system.queued_seq).payload, type=p.TaskQueued)
+    arguments = session.blobs.read(body.args_blob) if body.args_blob else bytes(memoryview(body.args))
+    again = store.create(title=f"{state.title or system.title} (rerun)", notebook=origin.notebook)
+    appender = again.append(origin.holder or this_process(by=options.actor))
+    queue(appender, again, workflow, arguments, options, run_key="", cell=origin.cell, rerun_of=system.task_id)
+    return TaskHandle(again, appender, workflow, options, None)
+
+
+def result_of(session: Session) -> Any:
+    """The value that the session's last task returned.  Raises ControlRefused when it is not completed, ResultLost."""
+    system = session.state().system_state
+    if system.status is not TaskState.COMPLETED or system.result_seq is None:
+        raise ControlRefused(f"task {system.task_id} is {system.status}, it has no result")
+    body = msgspec.json.decode(session.event(system.result_seq).payload, type=p.TaskCompleted)
+    if body.result_lost is not None:
+        raise ResultLost(system.target, "ResultLost", body.result_lost)
+    return codec.loads(session.blobs.read(body.result_blob) if body.result_blob else body.result, trust_pickle=True)
+
+
+def _same_call(store: Store, key: str, *, completed_too: bool) -> Listed | None:
+    """The newest unfinished task of that key, or, with `completed_too`, a completed one."""
+    ended = {s.value for s in ENDED}
+    for found in store.sessions():
+        summary = found.summary
+        if summary is None or summary.run_key != key:
+            continue
+        if summary.state not in ended or (completed_too and summary.state == TaskState.COMPLETED):
+            return found
+    return None

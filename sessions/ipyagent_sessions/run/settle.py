@@ -1,0 +1,97 @@
+"""Calls that started and left no result: their outcome is unknown (R151).
+
+Effect-free and idempotent ones are run again.  For an irreversible one its `verify` function decides; without one a person does,
+asked once for each function, for all of its open calls together.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Literal
+
+import msgspec
+
+from ipyagent_sessions import codec
+from ipyagent_sessions import events as ev
+from ipyagent_sessions import payloads as p
+from ipyagent_sessions.errors import UsageError
+from ipyagent_sessions.lifecycle import ENDED
+from ipyagent_sessions.run.definitions import Done
+from ipyagent_sessions.run.execute import Plan
+from ipyagent_sessions.run.task import TaskRun
+
+HAPPENED, RUN_AGAIN = "happened", "run_again"
+
+
+async def outcome(run: TaskRun, plan: Plan) -> Literal["again", "recorded"]:
+    """Settle the open call `plan`: "again" when it is to be run, "recorded" when its result now stands in the state.
+
+    Raises UsageError when a verify function answers neither True, False nor Done.
+    """
+    if plan.effect != "irreversible":
+        return "again"
+    if plan.verify is not None:
+        return await _verified(run, plan)
+    await _asked(run, plan)
+    return "recorded" if plan.id in run.state.business_state.results else "again"
+
+
+async def _verified(run: TaskRun, plan: Plan) -> Literal["again", "recorded"]:
+    verify = plan.verify
+    assert verify is not None
+    if inspect.iscoroutinefunction(verify):
+        answer = await verify(*plan.args, **plan.kwargs)
+    else:
+        answer = (await run.threads.submit(lambda: verify(*plan.args, **plan.kwargs))).value
+    if answer is False:
+        return "again"
+    if answer is not True and not isinstance(answer, Done):
+        raise UsageError(f"verify of {plan.activity.name} answered {answer!r}", hint="True, False, or Done(result)")
+    blobs: dict[str, bytes] = {}
+    result, blob = run.appender.put(codec.dumps(answer.result if isinstance(answer, Done) else None), blobs)
+    run.emit("ActivityCompleted", p.ActivityCompleted(
+        plan.activity.name, plan.kind, plan.digest, result, blob, None if isinstance(answer, Done) else "verified, no result kept",
+        verified="verify"), activity_id=plan.id, blobs=blobs or None)
+    run.acknowledge()
+    return "recorded"
+
+
+async def _asked(run: TaskRun, plan: Plan) -> None:
+    """Wait until a person has said of all open calls of this function whether they happened."""
+    execution = run.state.execution_state
+    name = plan.activity.name
+    for approval_id, asked in execution.approvals.items():
+        if asked.kind == "outcome" and plan.id in asked.about and asked.answer is None:
+            return await wait_for_answer(run, approval_id)
+    about = [i for i, a in execution.active_activities.items() if a.name == name and a.effect == "irreversible"]
+    question = f"{name}: {len(about)} call{'s' if len(about) != 1 else ''} started and left no result. Did it happen?"
+    shown = [{"activity": i, "since": execution.active_activities[i].since} for i in about]
+    details = msgspec.Raw(msgspec.json.encode(shown))
+    approval_id = request(run, question, details, kind="outcome", choices=[HAPPENED, RUN_AGAIN], about=about,
+                          effect="irreversible", if_ignored="nothing runs until somebody says")
+    await wait_for_answer(run, approval_id)
+
+
+def request(run: TaskRun, question: str, details: msgspec.Raw, *, activity_id: str | None = None, **more: Any) -> str:
+    """Log an approval request, durably; returns its id, unique in the session."""
+    question = ev.clean(question)[0]
+    approval_id = f"a{len(run.state.execution_state.approvals) + 1}"
+    digest = codec.digest(msgspec.json.encode([question, details, more.get("choices", [])]))
+    run.emit("ApprovalRequested", p.ApprovalRequested(approval_id, question, details, digest, **more), activity_id=activity_id)
+    run.before_effect()
+    run.summarise()
+    return approval_id
+
+
+async def wait_for_answer(run: TaskRun, approval_id: str) -> None:
+    """Return once the approval is answered.  Raises TaskStop when nobody can answer here, or the task is asked to stop."""
+    asked = run.state.execution_state.approvals[approval_id]
+    if asked.answer is not None:
+        return
+    future = run.answers.setdefault(approval_id, run.loop.create_future())
+    run.waits()
+    try:
+        await run.wait(future)
+    finally:
+        if run.state.system_state.status not in ENDED:
+            run.answers.pop(approval_id, None)

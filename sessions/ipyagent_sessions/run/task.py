@@ -1,0 +1,245 @@
+"""One execution of a task under a lease: its log, what is open, and whether it is asked to stop.
+
+Everything here runs on the task's own event loop.  Other threads reach it through `call` only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any, Final, Literal
+
+from msgspec import Raw, Struct
+
+from ipyagent_sessions import payloads as p
+from ipyagent_sessions.config import CheckpointPolicy
+from ipyagent_sessions.errors import LeaseLost, PersistenceError
+from ipyagent_sessions.events import Event
+from ipyagent_sessions.lifecycle import TaskState, check
+from ipyagent_sessions.log import live
+from ipyagent_sessions.log.appender import Appender, Durability
+from ipyagent_sessions.run.definitions import Effect
+from ipyagent_sessions.run.threads import Threads
+from ipyagent_sessions.run.triggers import Triggers
+from ipyagent_sessions.session import Session, summarise
+from ipyagent_sessions.state import State
+
+Why = Literal["pause", "abort", "cancel", "suspend", "lease_lost", "deadline"]
+_FLUSH_TRIES: Final = 3
+
+
+class TaskStop(BaseException):
+    """Raised into a workflow's body to end it for now.  Not an Exception, so that a body's own handlers let it pass."""
+
+    def __init__(self, why: Why, *, actor: str = "engine", reason: str = "", detail: str = "") -> None:
+        super().__init__(why, reason, detail)
+        self.why: Why = why
+        self.actor = actor
+        self.reason = reason
+        self.detail = detail
+
+
+class RunOptions(Struct, frozen=True):
+    """How a task is run.
+
+    `actor` is who asked; `headless` means that nobody can answer here, so an approval ends this execution at once; `pickle`
+    allows results that only pickle can keep.
+    """
+
+    durability: Durability = "sync"
+    actor: str = "user"
+    headless: bool = False
+    policy: CheckpointPolicy = CheckpointPolicy()
+    title: str = ""
+    pickle: bool = False
+
+
+class TaskRun:
+    """The state of one execution, shared by what `ctx` offers."""
+
+    def __init__(self, session: Session, appender: Appender, task_id: str, options: RunOptions,
+                 default_effect: Effect | None) -> None:
+        self.session = session
+        self.appender = appender
+        self.task_id = task_id
+        self.options = options
+        self.default_effect = default_effect
+        self.clock = session.place.clock
+        self.threads = Threads()
+        self.loop = asyncio.get_running_loop()
+        self.body: asyncio.Task[Any] | None = None
+        self.executing: dict[str, str] = {}
+        self.stragglers: dict[str, str] = {}
+        self.drained: list[str] = []
+        self.aborted: list[str] = []
+        self.started_as: dict[str, Any] = {}
+        self.compensators: dict[str, Callable[[], Any]] = {}
+        self.approvals = {a.activity_id: key for key, a in self.state.execution_state.approvals.items() if a.activity_id}
+        self.answers: dict[str, asyncio.Future[None]] = {}
+        self.changed_sources: set[str] = set()
+        self.degraded = ""
+        self.stopping: TaskStop | None = None
+        self._stopped: asyncio.Future[None] = self.loop.create_future()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.triggers = Triggers(options.policy, self.clock, self.state)
+        appender.durability = options.durability
+        appender.keep_last = options.policy.last_events
+        appender.listeners.append(self._observe)
+        self._taking = False
+
+    @property
+    def state(self) -> State:
+        return self.appender.state
+
+    # The log
+
+    def emit(self, event_type: str, payload: p.Payload | dict[str, Any] | Raw, **fields: Any) -> Event:
+        """Append an event of this task; see `Appender.emit`."""
+        return self.appender.emit(event_type, payload, task_id=self.task_id, **fields)
+
+    def move(self, target: TaskState, event_type: str, payload: p.Payload, *, actor: str = "engine",
+             blobs: dict[str, bytes] | None = None) -> Event:
+        """Change the task's state: checked against the lifecycle, logged, durable as far as the disk allows, summarised.
+
+        Raises IllegalTransition.
+        """
+        check(self.state.system_state.status, target, actor)
+        event = self.emit(event_type, payload, actor=actor, blobs=blobs)
+        self.sync()
+        self.summarise()
+        return event
+
+    def sync(self) -> None:
+        """Make everything durable if the disk allows; a refusing disk is an alarm here, not an error."""
+        try:
+            self.appender.barrier()
+        except PersistenceError as error:
+            self.degrade(error)
+        except LeaseLost as error:
+            self.stop("lease_lost", reason=error.message)
+
+    def before_effect(self) -> None:
+        """Make everything durable, or do not go on: called before an effect and before a model request (R041, R246)."""
+        try:
+            self.appender.barrier()
+        except PersistenceError as error:
+            self.degrade(error)
+            self.stop("suspend", reason="persistence", detail=error.message)
+        except LeaseLost as error:
+            self.stop("lease_lost", reason=error.message)
+        self.check()
+
+    def acknowledge(self) -> None:
+        """Make a result durable as the mode promises.  Effect-free work goes on while the disk refuses, within a bound (R245)."""
+        try:
+            self.appender.acknowledge()
+        except PersistenceError as error:
+            self.degrade(error)
+            if self.appender.backlog_full:
+                self.stop("suspend", reason="persistence", detail=error.message)
+                self.check()
+        except LeaseLost as error:
+            self.stop("lease_lost", reason=error.message)
+            self.check()
+        else:
+            if self.degraded and self.appender.durable_seq == self.state.seq:
+                self.degraded = ""
+                self.emit("AlarmRaised", p.AlarmRaised("persistence", "the disk takes events again; nothing was lost"))
+
+    def degrade(self, error: PersistenceError) -> None:
+        """Raise the alarm that the disk refuses, once."""
+        if not self.degraded:
+            self.degraded = error.message
+            self.emit("AlarmRaised", p.AlarmRaised("persistence", error.message))
+
+    def checkpoint(self, trigger: str, label: str = "", *, actor: str = "engine") -> Event:
+        """Take a checkpoint; its snapshot is written in the background."""
+        self._taking = True
+        try:
+            return self.appender.checkpoint(trigger, label, materialise=self.triggers.taken(trigger), actor=actor,
+                                            task_id=self.task_id)
+        finally:
+            self._taking = False
+
+    def _observe(self, event: Event) -> None:
+        if self._taking or event.task_id is None:
+            return
+        trigger = self.triggers.observe(event, self.state)
+        if trigger is not None:
+            self.checkpoint(trigger)
+
+    def summarise(self) -> None:
+        """Replace `summary.json`."""
+        live.write_summary(self.session.layout, summarise(self.session.id, self.state), self.appender.disk)
+
+    # Stopping
+
+    def stop(self, why: Why, *, actor: str = "engine", reason: str = "", detail: str = "") -> None:
+        """Ask the body to end.  Open activities finish first, unless `why` is abort, cancel, deadline or lease_lost."""
+        hard = why in ("abort", "cancel", "deadline", "lease_lost")
+        if self.stopping is None or hard:
+            self.stopping = TaskStop(why, actor=actor, reason=reason, detail=detail)
+        if not self._stopped.done():
+            self._stopped.set_result(None)
+        if hard:
+            for task in [*self._tasks, self.body]:
+                if task is not None and task is not asyncio.current_task():
+                    task.cancel()
+
+    def check(self) -> None:
+        """Raise TaskStop when the task was asked to stop: nothing new begins then."""
+        if self.stopping is not None:
+            raise self.stopping
+
+    @property
+    def hard_stop(self) -> bool:
+        """Whether open activities are being cut short."""
+        return self.stopping is not None and self.stopping.why in ("abort", "cancel", "deadline", "lease_lost")
+
+    def spawn(self, work: Any) -> asyncio.Task[Any]:
+        """A task that an abort reaches."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def wait(self, future: asyncio.Future[Any], timeout: float | None = None) -> bool:
+        """Wait for `future` at most `timeout` seconds of the loop; whether it is done.  Raises TaskStop when asked to stop."""
+        self.check()
+        await asyncio.wait({future, self._stopped}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        self.check()
+        return future.done()
+
+    async def rest(self, seconds: float) -> None:
+        """Let `seconds` of the task's clock pass.  Raises TaskStop when asked to stop."""
+        sleeper = self.loop.create_task(self.clock.sleep(seconds))
+        try:
+            await self.wait(sleeper)
+        finally:
+            sleeper.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await sleeper
+
+    # Waiting for people
+
+    def waits(self) -> None:
+        """Note that everything that is open now waits for a person: suspended, or stopped when nobody can answer here."""
+        pending = [a for a in self.state.execution_state.approvals.values() if a.answer is None]
+        if self.executing or not pending or self.stopping is not None:
+            return
+        if self.options.headless:
+            self.stop("suspend", reason="approval", detail=pending[-1].question)
+        elif self.state.system_state.status is TaskState.RUNNING:
+            self.move(TaskState.SUSPENDED, "TaskSuspended", p.TaskSuspended(
+                "approval", pending[-1].question, "an answer: approve or deny"))
+
+    def works_again(self, actor: str) -> None:
+        """Note that an answer let the task go on."""
+        if self.state.system_state.status is TaskState.SUSPENDED:
+            self.move(TaskState.RUNNING, "TaskResumed", p.TaskResumed(self.state.system_state.attempt, "answered"), actor=actor)
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Run `function` on the task's loop, from any thread; nothing happens when the loop has ended."""
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(function)

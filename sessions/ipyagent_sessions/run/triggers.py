@@ -1,0 +1,85 @@
+"""When a checkpoint is due: by wall time, by event, by a change of the state, by volume (R045-R051).
+
+Stage, manual and end checkpoints are asked for where they happen.  Every trigger gives a `CheckpointCreated` event, which rides
+with the next commit; its snapshot is materialised at a bounded rate, since the log alone is enough to restore.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from ipyagent_sessions.clock import Clock
+from ipyagent_sessions.config import CheckpointPolicy
+from ipyagent_sessions.events import Event
+from ipyagent_sessions.state import State
+
+VOLUME: Final = 10_000
+"""After this many events without a snapshot, or twice as many as there are results, one is taken to keep resuming fast."""
+MATERIALISE_S: Final = 30.0
+"""Unnamed snapshots are written at most this often, in seconds."""
+_SMALL: Final = ("value", "sleep", "emit")
+
+
+class Triggers:
+    """Watches one task's events.  Seconds are those of the clock given."""
+
+    def __init__(self, policy: CheckpointPolicy, clock: Clock, state: State) -> None:
+        self._policy = policy
+        self._clock = clock
+        self._types = frozenset(policy.events)
+        self._last = clock.monotonic()
+        self._materialised = clock.monotonic()
+        self._since = 0
+        self._watched = {path: _at(state, path) for path in policy.paths}
+
+    def due(self) -> str | None:
+        """"time" when the interval has passed since the last timed checkpoint."""
+        interval = self._policy.interval_s
+        return "time" if interval is not None and self._clock.monotonic() - self._last >= interval else None
+
+    @property
+    def next_in(self) -> float | None:
+        """Seconds until the next timed checkpoint, None when there is none."""
+        interval = self._policy.interval_s
+        return None if interval is None else max(0.0, interval - (self._clock.monotonic() - self._last))
+
+    def observe(self, event: Event, state: State) -> str | None:
+        """What `event`, already folded into `state`, triggers; None for nothing."""
+        self._since += 1
+        if event.event_type == "ActivityCompleted":
+            done = state.business_state.results.get(event.activity_id or "")
+            if done is not None and done.kind not in _SMALL:
+                if "ActivityCompleted" in self._types:
+                    return "ActivityCompleted"
+                if done.effect != "none" and "external_api_called" in self._types:
+                    return "external_api_called"
+        elif event.event_type in self._types:
+            return event.event_type
+        for path, before in self._watched.items():
+            now = _at(state, path)
+            if now != before:
+                self._watched[path] = now
+                return path
+        if self._since >= max(VOLUME, 2 * len(state.business_state.results)):
+            return "volume"
+        return self.due()
+
+    def taken(self, trigger: str) -> bool:
+        """Note that a checkpoint was taken; whether its snapshot should be written now."""
+        now = self._clock.monotonic()
+        if trigger == "time":
+            self._last = now
+        write = trigger in ("time", "volume", "stage", "manual", "interrupted", "end") or now - self._materialised >= MATERIALISE_S
+        if write:
+            self._materialised, self._since = now, 0
+        return write
+
+
+def _at(state: State, path: str) -> Any:
+    """The value at a dotted path of the state, as JSON bytes so that a later change of the same object is seen."""
+    value: Any = state
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, dict) else getattr(value, part, None)
+    return msgspec.json.encode(sorted(value) if isinstance(value, dict) else value)

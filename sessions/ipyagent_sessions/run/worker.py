@@ -1,0 +1,127 @@
+"""A task on a daemon thread with an event loop of its own, and the handle to it.
+
+The thread is a daemon so that a kernel restart never waits for it; what it has acknowledged is on disk.  It runs in a copy of the
+caller's context, so that prints of activities land where the caller's would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Generator
+from typing import Any
+
+from ipyagent_sessions.errors import IpyagentError, LeaseLost, PersistenceError, TaskNotCompleted
+from ipyagent_sessions.lifecycle import ENDED
+from ipyagent_sessions.log import inbox, live
+from ipyagent_sessions.log.appender import Appender
+from ipyagent_sessions.log.inbox import Control
+from ipyagent_sessions.run.definitions import Workflow
+from ipyagent_sessions.run.runner import Outcome, Resume, drive
+from ipyagent_sessions.run.task import RunOptions, TaskRun
+from ipyagent_sessions.session import Session, summarise
+
+
+class TaskHandle:
+    """A task that runs in this process.  Awaitable; `result()` gives its value or raises TaskNotCompleted."""
+
+    def __init__(self, session: Session, appender: Appender, workflow: Workflow, options: RunOptions, resume: Resume | None) -> None:
+        self.session = session
+        self.task_id = appender.state.system_state.task_id or ""
+        self.options = options
+        self.outcome: Outcome | None = None
+        self.trouble: BaseException | None = None
+        self.run: TaskRun | None = None
+        self._appender = appender
+        self._done = threading.Event()
+        context = contextvars.copy_context()
+        self._thread = threading.Thread(target=lambda: context.run(self._main, workflow, resume), name=f"ipyagent-{self.task_id}",
+                                        daemon=True)
+        self._thread.start()
+
+    def __repr__(self) -> str:
+        return f"<task {self.task_id} {self.outcome.state if self.outcome else 'running'}>"
+
+    @property
+    def done(self) -> bool:
+        return self._done.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait at most `timeout` seconds for this execution to end; whether it has."""
+        return self._done.wait(timeout)
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The workflow's value.  Raises TaskNotCompleted for every other end (the cause is its `__cause__`), TimeoutError."""
+        if not self.wait(timeout):
+            raise TimeoutError(f"task {self.task_id} goes on")
+        if self.trouble is not None:
+            raise self.trouble
+        assert self.outcome is not None
+        if self.outcome.state == "completed":
+            return self.outcome.value
+        raise not_completed(self.outcome) from self.outcome.error
+
+    def ask(self, action: str, actor: str = "user", **args: Any) -> None:
+        """Leave a request for this task without waiting for it to be logged."""
+        place = self.session.place
+        from ipyagent_sessions.events import Stamper
+
+        inbox.put(self.session.layout, Control(place.ids(), action, actor, Stamper()(place.clock.now()), self.task_id, [], args),
+                  place.disk)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._wait_async().__await__()
+
+    async def _wait_async(self) -> Any:
+        """A short heartbeat keeps an awaiting cell interruptible while its loop is otherwise idle."""
+        while not self.done:
+            await asyncio.sleep(0.1)
+        return self.result()
+
+    def _main(self, workflow: Workflow, resume: Resume | None) -> None:
+        try:
+            self.outcome = asyncio.run(self._drive(workflow, resume))
+        except BaseException as error:  # kept for result(): this thread has nobody else to tell
+            self.trouble = error
+        finally:
+            try:
+                self._close()
+            finally:
+                self._done.set()
+
+    async def _drive(self, workflow: Workflow, resume: Resume | None) -> Outcome:
+        return await drive(self.session, self._appender, workflow, self.options, resume, on_run=self._began)
+
+    def _began(self, run: TaskRun) -> None:
+        self.run = run
+
+    def _close(self) -> None:
+        appender = self._appender
+        try:
+            if self.outcome is not None and self.outcome.state == "lease lost":
+                appender.abandon()
+                return
+            appender.close(rest=appender.state.system_state.status in ENDED)
+            live.write_summary(self.session.layout, summarise(self.session.id, appender.state), appender.disk)
+        except (PersistenceError, LeaseLost) as error:
+            self.trouble = self.trouble or error
+
+
+def not_completed(outcome: Outcome) -> TaskNotCompleted:
+    """The one line for an execution that ended otherwise than completed."""
+    hints = {
+        "interrupted": f"continue: %agent resume {outcome.session_id}",
+        "suspended": f"then: %agent resume {outcome.session_id}",
+        "failed": f"what happened: %agent log {outcome.session_id}; try another way from a checkpoint: %agent fork {outcome.session_id}",
+    }
+    why = outcome.detail or outcome.reason
+    if outcome.error is not None and outcome.state == "suspended":
+        why = str(outcome.error)
+    elif outcome.error is not None:
+        why = f"{type(outcome.error).__name__}: {outcome.error}" if not isinstance(outcome.error, IpyagentError) else str(outcome.error)
+    text = f"task {outcome.task_id} is {outcome.state}"
+    if outcome.state == "suspended" and outcome.reason:
+        text += f" ({outcome.reason})"
+    return TaskNotCompleted(f"{text}: {why}" if why else text, task_id=outcome.task_id, state=outcome.state,
+                            hint=hints.get(outcome.state, ""))
