@@ -31,6 +31,7 @@ from ipyagent_sessions.errors import NotSerialisable
 
 _PLAIN: Final = (str, int, bool, type(None))
 _INT64: Final = 2**63
+_DICT: Final = b'"$":"dict"'
 _encode: Final = msgspec.json.Encoder().encode
 _encode_sorted: Final = msgspec.json.Encoder(order="sorted").encode
 _decode: Final = msgspec.json.Decoder().decode
@@ -42,12 +43,13 @@ def dumps(value: Any, *, pickle: bool = False) -> bytes:
     Raises NotSerialisable, naming the place inside the value and its type, when a part has no native form and `pickle` is
     false.
     """
-    return _robust(_pack(value, "value", pickle), _encode)
+    return _robust(value, "value", pickle, _encode)
 
 
 def canonical(value: Any) -> bytes:
-    """Like `dumps` with the keys of objects sorted: the bytes that an argument digest is made of."""
-    return _robust(_pack(value, "arguments", False), _encode_sorted)
+    """Like `dumps` with the keys of objects and dicts sorted: the bytes that an argument digest is made of."""
+    body = _robust(value, "arguments", False, _encode_sorted)
+    return _encode_sorted(_in_order(_decode(body))) if _DICT in body else body
 
 
 def digest(body: bytes) -> str:
@@ -60,12 +62,28 @@ def loads(body: bytes | msgspec.Raw, *, trust_pickle: bool = False) -> Any:
     return _unpack(_decode(body), trust_pickle)
 
 
-def _robust(packed: Any, encode: Callable[[Any], bytes]) -> bytes:
+def _robust(value: Any, path: str, pickle: bool, encode: Callable[[Any], bytes]) -> bytes:
     try:
-        body = encode(packed)
-    except UnicodeEncodeError:
-        return encode(_shield(packed))
-    return encode(_shield(packed)) if b"\\u0000" in body else body
+        packed = _pack(value, path, pickle)
+        try:
+            body = encode(packed)
+        except UnicodeEncodeError:
+            return encode(_shield(packed))
+        return encode(_shield(packed)) if b"\\u0000" in body else body
+    except RecursionError:
+        raise NotSerialisable(f"{path} contains itself, or is nested too deeply", hint="return a flatter value") from None
+
+
+def _in_order(packed: Any) -> Any:
+    """Packed data with the pairs of tagged dicts sorted, as objects already are."""
+    if isinstance(packed, list):
+        return [_in_order(v) for v in packed]
+    if not isinstance(packed, dict):
+        return packed
+    out = {k: _in_order(v) for k, v in packed.items()}
+    if out.get("$") == "dict":
+        out["v"].sort(key=_encode_sorted)
+    return out
 
 
 def _shield(packed: Any) -> Any:
@@ -121,15 +139,17 @@ def _pack(value: Any, path: str, pickle: bool) -> Any:
 
 
 def _pack_tagged(value: Any, path: str, pickle: bool) -> dict[str, Any] | None:
+    if isinstance(value, enum.Flag):
+        return {"$": "flag", "type": _name(type(value), path), "v": int(value.value)}
     if isinstance(value, enum.Enum):
-        return {"$": "enum", "type": _name(type(value)), "v": value.name}
+        return {"$": "enum", "type": _name(type(value), path), "v": value.name}
     if type(value) in (tuple, set, frozenset):
         items = [_pack(v, f"{path}[{i}]", pickle) for i, v in enumerate(value)]
         if type(value) is not tuple:
-            items.sort(key=_encode_sorted)
+            items = sorted(map(_shield, items), key=_encode_sorted)
         return {"$": type(value).__name__, "v": items}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return {"$": "namedtuple", "type": _name(type(value)),
+        return {"$": "namedtuple", "type": _name(type(value), path),
                 "v": [_pack(v, f"{path}[{i}]", pickle) for i, v in enumerate(value)]}
     if isinstance(value, bytes | bytearray):
         return {"$": type(value).__name__, "v": base64.b64encode(value).decode()}
@@ -140,14 +160,14 @@ def _pack_tagged(value: Any, path: str, pickle: bool) -> dict[str, Any] | None:
         return {"$": "path", "v": str(value)}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: _pack(getattr(value, f.name), f"{path}.{f.name}", pickle) for f in dataclasses.fields(value)}
-        return {"$": "dataclass", "type": _name(type(value)), "v": fields}
+        return {"$": "dataclass", "type": _name(type(value), path), "v": fields}
     if isinstance(value, msgspec.Struct):
         fields = {f: _pack(getattr(value, f), f"{path}.{f}", pickle) for f in value.__struct_fields__}
-        return {"$": "struct", "type": _name(type(value)), "v": fields}
-    return _pack_foreign(value, path)
+        return {"$": "struct", "type": _name(type(value), path), "v": fields}
+    return _pack_foreign(value, path, pickle)
 
 
-def _pack_foreign(value: Any, path: str) -> dict[str, Any] | None:
+def _pack_foreign(value: Any, path: str, pickle: bool) -> dict[str, Any] | None:
     """Kinds of libraries that may not be installed: looked at only when the value's own module says so."""
     kind = type(value)
     root = kind.__module__.partition(".")[0]
@@ -155,26 +175,30 @@ def _pack_foreign(value: Any, path: str) -> dict[str, Any] | None:
         import pydantic
 
         if isinstance(value, pydantic.BaseModel):
-            return {"$": "pydantic", "type": _name(kind), "v": value.model_dump(mode="json")}
+            held = value.__getstate__()
+            fields = {k: _pack(v, f"{path}.{k}", pickle) for k, v in held["__dict__"].items() if k in type(value).model_fields}
+            return {"$": "pydantic", "type": _name(kind, path), "v": fields, "set": sorted(held["__pydantic_fields_set__"]),
+                    "extra": _pack(held["__pydantic_extra__"], path, pickle),
+                    "private": _pack(held["__pydantic_private__"], path, pickle)}
     if root == "numpy":
         import numpy as np
 
         if isinstance(value, np.generic) and value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
             return {"$": "npscalar", "type": value.dtype.str, "v": repr(value.item())}
-        if isinstance(value, np.ndarray):
+        if type(value) is np.ndarray:
             if value.dtype.hasobject:
                 raise NotSerialisable(f"{path} is an array of Python objects", hint="convert it to a list, or to a typed array")
             out = io.BytesIO()
             np.save(out, value, allow_pickle=False)
             return {"$": "ndarray", "v": base64.b64encode(out.getvalue()).decode()}
     if root in ("pandas", "polars", "pyarrow"):
-        table = _as_arrow(value, root)
+        table = _as_arrow(value, root, path)
         if table is not None:
             return table
     return None
 
 
-def _as_arrow(value: Any, root: str) -> dict[str, Any] | None:
+def _as_arrow(value: Any, root: str, path: str) -> dict[str, Any] | None:
     import pyarrow as pa
 
     name = type(value).__name__
@@ -184,8 +208,8 @@ def _as_arrow(value: Any, root: str) -> dict[str, Any] | None:
         frame = value.to_frame() if name == "Series" else value
         try:
             table = pa.Table.from_pandas(frame, preserve_index=True)
-        except pa.ArrowException as error:
-            raise NotSerialisable(f"this pandas {name} has a column with no Arrow form: {error}",
+        except (pa.ArrowException, ValueError, TypeError) as error:
+            raise NotSerialisable(f"{path} is a pandas {name} with a column that has no Arrow form: {error}",
                                   hint="convert that column to text or numbers") from error
     elif root == "polars":
         table = (value.to_frame() if name == "Series" else value).to_arrow()
@@ -196,10 +220,14 @@ def _as_arrow(value: Any, root: str) -> dict[str, Any] | None:
     out = io.BytesIO()
     with pa.ipc.new_stream(out, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(table)
-    return {"$": f"{root}.{name}", "v": base64.b64encode(out.getvalue()).decode()}
+    unnamed = {"unnamed": True} if root == "pandas" and name == "Series" and value.name is None else {}
+    return {"$": f"{root}.{name}", "v": base64.b64encode(out.getvalue()).decode(), **unnamed}
 
 
-def _name(cls: type) -> str:
+def _name(cls: type, path: str) -> str:
+    if "<locals>" in cls.__qualname__:
+        raise NotSerialisable(f"{path} is a {cls.__qualname__}, and a class defined inside a function cannot be found again",
+                              hint="define the class at the top of the module or in a cell of its own")
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
@@ -232,9 +260,12 @@ def _unpack(packed: Any, trust_pickle: bool) -> Any:
     if tag in _TEXTUAL:
         return _TEXTUAL[tag][2](value)
     if tag in _BINARY:
-        return _BINARY[tag](base64.b64decode(value))
+        loaded = _BINARY[tag](base64.b64decode(value))
+        return loaded.rename(None) if packed.get("unnamed") else loaded
     if tag == "path":
-        return pathlib.Path(value)
+        return pathlib.Path(_unpack(value, trust_pickle))
+    if tag == "pydantic":
+        return _build_pydantic(_resolve(packed["type"], tag), {k: _unpack(packed[k], trust_pickle) for k in _PYDANTIC})
     if tag in _TYPED:
         return _TYPED[tag](_resolve(packed["type"], tag), _unpack(value, trust_pickle))
     if tag == "npscalar":
@@ -279,6 +310,14 @@ def _build_dataclass(cls: type, fields: dict[str, Any]) -> Any:
     return out
 
 
+def _build_pydantic(cls: Any, held: dict[str, Any]) -> Any:
+    """The instance as it was; its validators had their say when it was first made."""
+    out = cls.__new__(cls)
+    out.__setstate__({"__dict__": held["v"], "__pydantic_fields_set__": set(held["set"]), "__pydantic_extra__": held["extra"],
+                      "__pydantic_private__": held["private"]})
+    return out
+
+
 def _numpy_load(body: bytes) -> Any:
     import numpy as np
 
@@ -301,6 +340,7 @@ def _polars(body: bytes) -> Any:
     return pl.from_arrow(_arrow_load(body))
 
 
+_PYDANTIC: Final = ("v", "set", "extra", "private")
 _COLLECTIONS: Final[dict[str, Callable[..., Any]]] = {"tuple": tuple, "set": set, "frozenset": frozenset}
 _BINARY: Final[dict[str, Callable[[bytes], Any]]] = {
     "bytes": bytes,
@@ -315,8 +355,8 @@ _BINARY: Final[dict[str, Callable[[bytes], Any]]] = {
 }
 _TYPED: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "enum": lambda cls, v: cls[v],
+    "flag": lambda cls, v: cls(v),
     "namedtuple": lambda cls, v: cls(*v),
     "dataclass": _build_dataclass,
     "struct": lambda cls, v: cls(**v),
-    "pydantic": lambda cls, v: cls.model_validate(v),
 }

@@ -99,7 +99,7 @@ def as_raw(payload: Any) -> Raw:
         body = _encoder.encode(payload)
     except UnicodeEncodeError:
         body = _encoder.encode(_cleaned(payload))
-    except TypeError as error:
+    except (TypeError, RecursionError) as error:
         raise UsageError(f"the payload of an event must be JSON-like: {error}") from error
     if b"\\u0000" in body:
         body = _encoder.encode(_cleaned(payload))
@@ -170,26 +170,39 @@ def from_document(record: dict[str, Any], *, seq: int, recorded_at: str) -> Even
     missing or has the wrong type.
     """
     rest = dict(record)
+    hint = "event_type and an ISO-8601 timestamp with its zone are needed"
     try:
         event_type, timestamp = str(rest.pop("event_type")), str(rest.pop("timestamp"))
-        seconds_of(timestamp)
+        when = datetime.fromisoformat(timestamp)
     except (KeyError, ValueError) as error:
-        raise UsageError(f"not an event record: {error}", hint="event_type and an ISO-8601 timestamp are needed") from error
-    payload = rest.pop("payload", {})
-    activity_id = rest.pop("activity_id", None)
-    metadata = dict(rest.pop("metadata", {}))
-    if not isinstance(payload, dict):
-        raise UsageError("not an event record: payload must be an object")
-    memory = str(metadata.get("resource_usage", {}).get("memory", "")).split()
-    rss = None
-    if len(memory) == 2 and memory[1].upper() in _UNITS:
-        rss = int(float(memory[0]) * _UNITS[memory[1].upper()])
-    agent_version = metadata.pop("agent_version", None)
-    execution_time_ms = metadata.pop("execution_time_ms", None)
+        raise UsageError(f"not an event record: {error}", hint=hint) from error
+    if when.tzinfo is None:
+        raise UsageError(f"not an event record: the timestamp {timestamp} has no zone", hint=hint)
+    at = Stamper()(when.timestamp())
+    if at != timestamp:
+        rest["timestamp"] = timestamp
+    payload, metadata = rest.pop("payload", {}), rest.pop("metadata", {})
+    if not isinstance(payload, dict) or not isinstance(metadata, dict):
+        raise UsageError("not an event record: payload and metadata must be objects")
+    activity_id, metadata = rest.pop("activity_id", None), dict(metadata)
+    agent_version, execution_time_ms = metadata.pop("agent_version", None), metadata.pop("execution_time_ms", None)
     kept = {**rest, **({"metadata": metadata} if metadata else {})}
-    return Event(
-        seq=seq, event_type=event_type, timestamp=timestamp,
-        recorded_at=None if recorded_at == timestamp else recorded_at,
+    event = Event(
+        seq=seq, event_type=event_type, timestamp=at, recorded_at=None if recorded_at == at else recorded_at,
         activity_id=activity_id, payload=as_raw({**payload, "document": kept} if kept else payload),
-        ignorable=event_type not in TYPES, agent_version=agent_version, execution_time_ms=execution_time_ms, rss_bytes=rss,
+        ignorable=event_type not in TYPES, agent_version=agent_version, execution_time_ms=execution_time_ms,
+        rss_bytes=_bytes_of(metadata.get("resource_usage")),
     )
+    try:
+        return decode(encode(event))
+    except msgspec.DecodeError as error:
+        raise UsageError(f"not an event record: {error}") from error
+
+
+def _bytes_of(usage: Any) -> int | None:
+    """The bytes of {"memory": "4 GB"}, None when it does not say."""
+    number, _, unit = str(usage.get("memory", "") if isinstance(usage, dict) else "").strip().partition(" ")
+    try:
+        return int(float(number) * _UNITS[unit.strip().upper()])
+    except (KeyError, ValueError):
+        return None

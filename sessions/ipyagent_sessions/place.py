@@ -63,7 +63,7 @@ class Place:
     def _open(self) -> str:
         path = self.root / "store.json"
         try:
-            found = msgspec.json.decode(path.read_bytes(), type=_StoreFile)
+            found = msgspec.json.decode(path.read_bytes().removeprefix(b"\xef\xbb\xbf"), type=_StoreFile)
         except FileNotFoundError:
             self.sessions_folder.mkdir(parents=True, exist_ok=True)
             found = _StoreFile(self.ids(), FORMAT)

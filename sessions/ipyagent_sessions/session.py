@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -25,6 +25,8 @@ from ipyagent_sessions.log.lease import Holder
 from ipyagent_sessions.log.reader import Reader
 from ipyagent_sessions.place import VERSION, Header, Parent, Place
 from ipyagent_sessions.state import State
+
+_STATES: Final = {"", *TaskState}
 
 
 class Session:
@@ -99,7 +101,7 @@ class Session:
         if parent is not None and self.parent is not None:
             if until is not None and until <= parent.seq:
                 return self.parent.loaded(until)
-            return read_state(self.layout, self.first, None if checkpoints.sequence(self.layout) else self._inherited(parent), until)
+            return read_state(self.layout, self.first, lambda: self._inherited(parent), until)
         return read_state(self.layout, self.first, None, until)
 
     def _inherited(self, parent: Parent) -> State:
@@ -124,7 +126,7 @@ class Session:
     def summary(self) -> live.Summary:
         """The summary of `summary.json`, made anew from the log when the file is missing or the log has gone on."""
         found = live.read_summary(self.layout)
-        if found is None:
+        if found is None or found.state not in _STATES:
             found = summarise(self.id, self.state())
         return found
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Literal
 
 from msgspec import Raw, Struct
@@ -23,7 +23,7 @@ from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions import state as states
 from ipyagent_sessions.clock import Clock
-from ipyagent_sessions.errors import DamageError
+from ipyagent_sessions.errors import DamageError, PersistenceError
 from ipyagent_sessions.log import checkpoints, lease, sealing
 from ipyagent_sessions.log.blobs import THRESHOLD, Blobs
 from ipyagent_sessions.log.files import Disk, sync_file
@@ -79,7 +79,11 @@ class Appender:
         self._lock = threading.RLock()
         self._recent: deque[bytes] = deque(maxlen=1000)
         self._journal = Journal(layout, held, self.state.seq + 1, blobs, disk, self._rotated)
-        held.announce(disk)
+        try:
+            held.announce(disk)
+        except BaseException:
+            self._journal.close()
+            raise
         self._scribe = Scribe(self._window, self._noticed)
 
     @classmethod
@@ -87,15 +91,19 @@ class Appender:
              version: str, force: bool = False) -> Appender:
         """Begin a new epoch: take the lease, mend the tail, load the state, create the journal.
 
-        Raises LeaseHeld, and DamageError when events are missing that no later checkpoint covers.
+        Raises LeaseHeld, DamageError when events are missing that no later checkpoint covers, and PersistenceError when the
+        disk refuses the new journal.
         """
         held = lease.acquire(layout, who, now=clock.now(), force=force)
         try:
-            torn = None if force else _mend_tail(layout, held.epoch)
+            torn = None if force else _mend_tail(layout, held.epoch, disk)
             loaded = load()
             appender = cls(layout, held, loaded, first, blobs, clock, disk, version)
-        except BaseException:
+        except BaseException as error:
             held.release()
+            if isinstance(error, OSError):
+                raise PersistenceError(f"the log of session {layout.root.name} could not be opened: {error.strerror or error}",
+                                       hint="free some space or mend the disk; reading works meanwhile") from error
             raise
         checkpoints.clean_unfinished(layout)
         lease.forget_older(layout, held.epoch)
@@ -141,6 +149,12 @@ class Appender:
         for listener in self.listeners:
             listener(event)
         return event
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[State]:
+        """The state, while no event is taken into it: for a short look from another thread."""
+        with self._lock:
+            yield self.state
 
     def put(self, body: bytes, blobs: dict[str, bytes]) -> tuple[Raw, str | None]:
         """`body` as an inline value, or null and the name of the blob that will be written with the event."""
@@ -188,46 +202,52 @@ class Appender:
         finally:
             self._scribe.stop()
             try:
-                if rest or self.durable_seq - sealing.sealed_until(self.layout) >= REST_EVENTS:
+                much = self.durable_seq - sealing.sealed_until(self.layout) >= REST_EVENTS
+                if (rest or much) and not self.lease.fenced():
                     self._seal_at_rest()
             finally:
                 self._journal.close()
                 self.lease.release()
 
     def abandon(self) -> None:
-        """Let go without writing anything more: for a holder that was fenced."""
+        """Let go without writing anything more: for a holder that was fenced.  What was not flushed is dropped."""
         self._scribe.stop()
         self._journal.close()
         self.lease.release()
 
     def _seal_at_rest(self) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, DamageError):
             self._journal.rotate()
             sealing.seal(self.layout, self.durable_seq, self.epoch, self._first, self.disk)
             sealing.merge_small(self.layout, self.epoch, self.disk)
 
     def _rotated(self, full: JournalFile) -> None:
         until = self._journal.durable_seq
-        self._scribe.later(lambda: sealing.seal(self.layout, until, self.epoch, self._first, self.disk))
+        self._scribe.later(lambda: self._seal(until))
+
+    def _seal(self, until: int) -> None:
+        if not self.lease.fenced():  # the log, and what is sealed of it, is the newer holder's business
+            sealing.seal(self.layout, until, self.epoch, self._first, self.disk)
 
     def _window(self) -> None:
         if self._journal.pending and self.durability != "exit":
-            self._journal.flush()
+            self.barrier()
 
     def _noticed(self, error: Exception) -> None:
         self.trouble = error
 
 
-def read_state(layout: Layout, first: int, start: State | None, until: int | None = None) -> Loaded:
+def read_state(layout: Layout, first: int, start: Callable[[], State] | None, until: int | None = None) -> Loaded:
     """The state after `until` (default: the end), from the newest usable snapshot and the events after it.
 
-    `start` is the inherited state of a fork.  Raises DamageError when events are missing behind the snapshot.
+    `start` gives the inherited state of a fork; it is asked when no snapshot can be used.  Raises DamageError when events are
+    missing behind the snapshot.
     """
     at_most = until if until is not None else 2**62
     state, refused = checkpoints.newest(layout, at_most)
     snapshot = state.seq if state is not None else None
     if state is None:
-        state = start if start is not None else State()
+        state = start() if start is not None else State()
     reader = Reader(layout, first)
     replayed = 0
     for event in reader.events(after=state.seq, until=until):
@@ -243,16 +263,20 @@ def read_state(layout: Layout, first: int, start: State | None, until: int | Non
     return Loaded(state, snapshot, refused, [str(d) for d in reader.damage], replayed)
 
 
-def _mend_tail(layout: Layout, epoch: int) -> Damage | None:
-    """Set an unfinished last event aside, cut it, and return what was cut."""
+def _mend_tail(layout: Layout, epoch: int, disk: Disk) -> Damage | None:
+    """Set an unfinished last event aside, cut it, and return what was cut.  Raises OSError; nothing is cut then."""
     tail = Reader(layout).tail()
     if tail is None or tail.torn is None:
         return None
     layout.damaged.mkdir(exist_ok=True)
     with open(tail.journal.path, "rb+") as file:
-        file.seek(tail.good_bytes)
+        whole = file.read()
         aside = layout.damaged / f"{tail.journal.path.name}.{tail.good_bytes}.{epoch}"
-        aside.write_bytes(file.read())
+        disk.write_whole(aside, whole[tail.good_bytes :], what="tail")
         file.truncate(tail.good_bytes)
+        if tail.good_bytes and whole[tail.good_bytes - 1 : tail.good_bytes] != b"\n":
+            file.seek(tail.good_bytes)
+            file.write(b"\n")
+            file.flush()
         sync_file(file.fileno())
     return tail.torn

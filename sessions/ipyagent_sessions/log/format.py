@@ -29,6 +29,7 @@ _RECORD: Final = re.compile(rb'\{"c":"[0-9a-f]{8}","seq":')
 _ENDS_TRIED: Final = 64
 _BOM: Final = b"\xef\xbb\xbf"
 _PREFIX: Final = len(b'{"c":"00000000",')
+_BRACE: Final = zlib.crc32(b"{")
 
 
 class Damage(Struct, frozen=True):
@@ -118,3 +119,25 @@ def _kind(lost: bytes, *, last: bool) -> str:
     if last:
         return "torn"
     return "checksum" if lost.startswith(_START) and lost.endswith(b"}") else "malformed"
+
+
+def clean_lines(data: bytes) -> tuple[int, list[bytes]] | None:
+    """The first seq and the lines (without line feeds) of a journal in which every line verifies and the seqs have no gap.
+
+    None when that is not so, or not sure without decoding: `scan` says more then.  Decodes nothing, so it is three times as fast.
+    """
+    if b"\\ud" in data or b"\\uD" in data:  # perhaps half of a surrogate pair, which no JSON reader takes
+        return None
+    lines = data.split(b"\n")
+    try:
+        if lines.pop() or not lines:
+            return None
+        first = seq = int(lines[0][_PREFIX + 6 : lines[0].index(b",", _PREFIX)])
+        for line in lines:
+            if int(line[6:14], 16) != zlib.crc32(line[_PREFIX:], _BRACE) or not line.startswith(b'"seq":%d,' % seq, _PREFIX):
+                return None
+            seq += 1
+        data.decode()
+    except ValueError:
+        return None
+    return (first, lines) if all(line.startswith(_START) for line in lines) else None

@@ -8,13 +8,14 @@ reported with its place and the rest is read all the same.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from ipyagent_sessions.errors import DamageError
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.log import segments
-from ipyagent_sessions.log.format import Damage, scan
+from ipyagent_sessions.log.format import Damage, event_of, scan
 from ipyagent_sessions.log.layout import JournalFile, Layout, SegmentFile
 
 _TRIES: Final = 5
@@ -68,9 +69,12 @@ class Reader:
             if stop < next_seq:
                 continue
             for event in segments.read(segment.path, after=next_seq - 1, until=stop, damage=self.damage):
-                next_seq = yield from self._next(event, next_seq, tolerate)
+                if self._is_next(event, next_seq, tolerate):
+                    yield event
+                    next_seq = event.seq + 1
         for journal in journals:
-            if until is not None and journal.first > until:
+            last = _last(journal, journals)
+            if (until is not None and journal.first > until) or (last is not None and last < next_seq):
                 continue
             cut = _cut(journal.epoch, journals)
             for item in scan(journal.path.read_bytes(), journal.path.name):
@@ -80,7 +84,9 @@ class Reader:
                 event = item[1]
                 if event.seq < next_seq or (cut and event.seq >= cut) or (until is not None and event.seq > until):
                     continue
-                next_seq = yield from self._next(event, next_seq, tolerate)
+                if self._is_next(event, next_seq, tolerate):
+                    yield event
+                    next_seq = event.seq + 1
         end = _end(sealed, journals)
         end = end if until is None else min(end, until)
         if next_seq <= end:
@@ -88,16 +94,13 @@ class Reader:
                 raise _Gap
             self.missing.append((next_seq, end))
 
-    def _next(self, event: Event, next_seq: int, tolerate: bool) -> Generator[Event, None, int]:
-        """Yield `event` if it is new; returns the seq after it."""
+    def _is_next(self, event: Event, next_seq: int, tolerate: bool) -> bool:
+        """Whether `event` was not yielded yet.  Notes what is missing before it, or raises _Gap."""
         if event.seq > next_seq:
             if not tolerate:
                 raise _Gap
             self.missing.append((next_seq, event.seq - 1))
-        if event.seq >= next_seq:
-            yield event
-            return event.seq + 1
-        return next_seq
+        return event.seq >= next_seq
 
     def last_seq(self) -> int:
         """The newest seq, `first - 1` when there is none."""
@@ -115,6 +118,8 @@ class Reader:
             return None
         journal = journals[-1]
         data = journal.path.read_bytes()
+        if data.endswith(b"\n") and event_of(data[data.rfind(b"\n", 0, -1) + 1 : -1]) is not None:
+            return Tail(journal, len(data), None)
         good, kind = 0, ""
         for item in scan(data, journal.path.name):
             if isinstance(item, Damage):
@@ -133,6 +138,12 @@ def _cut(epoch: int, journals: list[JournalFile]) -> int | None:
     return min((j.first for j in journals if j.epoch > epoch), default=None)
 
 
+def _last(journal: JournalFile, journals: list[JournalFile]) -> int | None:
+    """The last seq that counts in `journal`, by the names of those that follow it; None for the newest one."""
+    ends = [j.first for j in journals if j.epoch > journal.epoch or (j.epoch == journal.epoch and j.first > journal.first)]
+    return min(ends) - 1 if ends else None
+
+
 def _end(sealed: list[SegmentFile], journals: list[JournalFile]) -> int:
     """The last seq that must exist, by the names of the files: the newest journal begins behind it."""
     ends = [min(s.last, (_cut(s.epoch, journals) or s.last + 1) - 1) for s in sealed]
@@ -146,3 +157,37 @@ def _best(sealed: list[SegmentFile], journals: list[JournalFile]) -> list[Segmen
         if not any(c.first <= segment.first and segment.last <= c.last for c in chosen):
             chosen.append(segment)
     return sorted(chosen, key=lambda s: s.first)
+
+
+class Piece(NamedTuple):
+    """A file of a session's log and which of its events count: `first` to `last`, or to its end when `last` is None.
+
+    `sealed` says whether it is a segment; `whole` that all events of the segment count.
+    """
+
+    path: Path
+    first: int
+    last: int | None
+    sealed: bool
+    whole: bool
+
+
+def pieces(layout: Layout, first: int = 1) -> list[Piece]:
+    """What a session's log consists of now, in order and without overlap between segments: for readers of whole files.
+
+    A journal can repeat what a segment holds and go on behind it; whoever reads it takes the events from where the piece before
+    ended.  Journals that hold nothing more are left out.
+    """
+    sealed, journals = layout.segments(), layout.journals()
+    found: list[Piece] = []
+    next_seq = first
+    for segment in _best(sealed, journals):
+        start, stop = max(segment.first, next_seq), min(segment.last, (_cut(segment.epoch, journals) or segment.last + 1) - 1)
+        if start <= stop:
+            found.append(Piece(segment.path, start, stop, True, (start, stop) == (segment.first, segment.last)))
+            next_seq = stop + 1
+    for journal in journals:
+        last = _last(journal, journals)
+        if last is None or last >= max(next_seq, journal.first):
+            found.append(Piece(journal.path, max(next_seq, journal.first), last, False, False))
+    return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _PLAIN: Final = ("seq", "event_type", "task_id", "activity_id", "attempt", "actor", "parent_event", "schema_version", "ignorable",
                  "agent_version", "execution_time_ms", "cpu_s", "rss_bytes", "input_tokens", "output_tokens", "cost_usd")
+_ENDS: Final = ("TaskQueued", "TaskCompleted", "TaskFailed", "TaskCancelled")
 ROW_GROUP: Final = 65_536
 
 
@@ -77,7 +79,10 @@ def seal(layout: Layout, events: list[Event], epoch: int, opened: set[str], disk
 
 
 def follow(opened: set[str], event_type: str, activity_id: str | None) -> None:
-    """Keep `opened`, the ids of open activities, up to date.  A stage is not an activity, and its id has no slash."""
+    """Keep `opened`, the ids of open activities, up to date.  A stage is not an activity, and its id has no slash; when a task
+    has ended nothing of it is open any more."""
+    if event_type in _ENDS:
+        opened.clear()
     if activity_id is None or "/" not in activity_id:
         return
     if event_type == "ActivityStarted":
@@ -147,17 +152,19 @@ def _table(path: Path, columns: list[str] | None = None) -> pa.Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    fields = [field for field in schema() if columns is None or field.name in columns]
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            return file.read(columns)
+            return file.read(columns).select([field.name for field in fields]).cast(pa.schema(fields))
     except FileNotFoundError:
         raise
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
         raise _damaged(path, error) from error
 
 
 def _damaged(path: Path, error: Exception) -> DamageError:
-    return DamageError(f"{path.name}: {(str(error).splitlines() or [type(error).__name__])[0]}", hint="restore the file from a copy")
+    first_line = (str(error).splitlines() or [type(error).__name__])[0]
+    return DamageError(f"{path.name}: {first_line}", hint="restore the file from a copy")
 
 
 def read(path: Path, *, after: int = 0, until: int | None = None, damage: list[Damage | str]) -> Iterator[Event]:
@@ -165,16 +172,15 @@ def read(path: Path, *, after: int = 0, until: int | None = None, damage: list[D
 
     What cannot be read or does not verify is skipped and added to `damage`.  Raises FileNotFoundError.
     """
-    import pyarrow.compute as pc
-
     try:
         table = _table(path)
     except DamageError as error:
         damage.append(error.message)
         return
-    if after or until is not None:
-        keep = pc.and_(pc.greater(table["seq"], after), pc.less_equal(table["seq"], until if until is not None else 2**62))
-        table = table.filter(keep)
+    seqs = table["seq"]
+    start = bisect_right(seqs, after, key=_plain)
+    stop = table.num_rows if until is None else bisect_right(seqs, until, key=_plain)
+    table = table.slice(start, max(0, stop - start))
     checks = table["checksum"].to_pylist()
     bad: list[int] = []
     for event, check in zip(_rows(table), checks, strict=True):
@@ -184,6 +190,10 @@ def read(path: Path, *, after: int = 0, until: int | None = None, damage: list[D
             bad.append(event.seq)
     if bad:
         damage.append(f"{path.name}: {len(bad)} of the events {bad[0]} to {bad[-1]} do not match their checksums")
+
+
+def _plain(value: pa.Scalar) -> Any:
+    return value.as_py()
 
 
 def _rows(table: pa.Table) -> Iterator[Event]:
@@ -197,7 +207,8 @@ def _rows(table: pa.Table) -> Iterator[Event]:
     def times(name: str) -> list[str]:
         return [stamp(ms / 1000) for ms in table[name].cast("int64").to_pylist()]
 
-    stamps, recorded, payloads = times("timestamp"), times("recorded_at"), values("payload")
+    stamps, payloads = times("timestamp"), values("payload")
+    recorded = stamps if table["recorded_at"].equals(table["timestamp"]) else times("recorded_at")
     plain = zip(*map(values, _PLAIN), strict=True)
     for at, late, payload, row in zip(stamps, recorded, payloads, plain, strict=True):
         seq, event_type, task, activity, attempt, actor, *rest = row

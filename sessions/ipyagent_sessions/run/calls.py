@@ -34,6 +34,12 @@ class Call:
     def __repr__(self) -> str:
         return f"<{self.id}>"
 
+    def close(self) -> None:
+        """Give up a call that will not begin; nothing happens to one that has."""
+        if not self._awaited:
+            self._awaited = True
+            self._on_end(self.id)
+
     def __await__(self) -> Generator[Any, Any, Any]:
         if self._awaited:
             raise UsageError(f"{self.id} was awaited twice", hint="keep its value in a variable")
@@ -75,6 +81,8 @@ async def gather(run: TaskRun, awaitables: Sequence[Awaitable[Any]], limit: int 
         for worker in workers:
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
+        for _, awaitable in queue:
+            _drop(awaitable)
         run.check()
         raise
     if errors:
@@ -83,7 +91,7 @@ async def gather(run: TaskRun, awaitables: Sequence[Awaitable[Any]], limit: int 
 
 
 def _drop(awaitable: Awaitable[Any]) -> None:
-    """An awaitable that will not begin: a coroutine is closed, so that Python does not complain about it."""
+    """An awaitable that will not begin: closed, so that neither Python nor `check_awaited` complains about it."""
     close = getattr(awaitable, "close", None)
     if close is not None:
         close()

@@ -26,7 +26,7 @@ from ipyagent_sessions import events as ev
 from ipyagent_sessions.config import seconds
 from ipyagent_sessions.errors import ActivityError, ActivityTimeout, IdentityError, ResultLost, UsageError
 from ipyagent_sessions.run import calls, identity, settle
-from ipyagent_sessions.run.definitions import Activity, Effect, Retry
+from ipyagent_sessions.run.definitions import EFFECTS, Activity, Effect, Retry
 from ipyagent_sessions.run.execute import Plan, current, default_retry, execute
 from ipyagent_sessions.run.task import TaskRun
 from ipyagent_sessions.state import Recorded
@@ -87,11 +87,13 @@ class Context:
         `@activity` declared.  Raises IdentityError, NotSerialisable or UsageError at once, before anything runs.
         """
         known = self._activity(function, name, isolate)
-        clash = known.parameters.intersection(_OPTIONS)
-        if clash and any(o in clash and v is not None for o, v in (("key", key), ("effect", effect), ("name", name),
-                                                                   ("timeout", timeout), ("retry", retry))):
-            raise UsageError(f"{known.name} has a parameter of its own named {', '.join(sorted(clash))}",
+        given = (key, effect, retry, timeout, verify, compensate, isolate, name)
+        clash = [o for o, v in zip(_OPTIONS, given, strict=True) if v is not None and o in known.parameters]
+        if clash:
+            raise UsageError(f"{known.name} has a parameter of its own named {', '.join(clash)}",
                              hint="bind it with functools.partial, or rename it")
+        if effect is not None and effect not in EFFECTS:
+            raise UsageError(f"{known.name}: effect={effect!r} is not known", hint=f"one of {', '.join(EFFECTS)}")
         body = identity.arguments(known.name, args, kwargs)
         chosen: Effect = effect or known.effect or self._run.default_effect or "irreversible"
         plan_id = self._identify(known.name, key)
@@ -199,7 +201,7 @@ class Context:
         else:
             if self._open.get(place):
                 raise IdentityError(f"{name} is called while another call of it is open", hint="give it a key: ctx.run(f, x, key=x)")
-            if calls.parallel.get():
+            if self._beside_others():
                 raise IdentityError(f"{name} is called without a key from one of several parallel coroutines",
                                     hint="give it a key: which one comes first may differ next time")
             number = self._occurrences[place] = self._occurrences.get(place, 0) + 1
@@ -207,14 +209,19 @@ class Context:
         self._seen.add(made)
         return made
 
+    def _beside_others(self) -> bool:
+        """Whether the running code may be one of several coroutines side by side: of `gather`, or in a task of its own."""
+        return calls.parallel.get() or asyncio.current_task() is not self._run.body
+
     def _call(self, made: str, name: str, perform: Callable[[], Awaitable[Any]]) -> calls.Call:
         place = f"{self._stage or identity.MAIN}/{name}"
         self._open.setdefault(place, set()).add(made)
         return calls.Call(made, name, perform, self._open[place].discard)
 
-    def check_awaited(self) -> None:
-        """Raise UsageError when a call was made and never awaited: it did not run."""
-        forgotten = sorted(made for made_here in self._open.values() for made in made_here)
+    def check_awaited(self, stage: str = "") -> None:
+        """Raise UsageError when a call was made (in `stage`, if one is named) and never awaited: it did not run."""
+        forgotten = sorted(made for place, made_here in self._open.items() for made in made_here
+                           if not stage or place.startswith((f"{stage}/", f"{stage}.")))
         if forgotten:
             raise UsageError(f"{forgotten[0]} was never awaited, so it did not run", hint="write: await ctx.run(...)")
 
@@ -225,7 +232,7 @@ class Context:
 
         Its end takes a checkpoint with that number.  Stages follow one another; inside of one, work may be parallel.
         """
-        if calls.parallel.get():
+        if self._beside_others():
             raise IdentityError(f"stage {name!r} begins in one of several parallel coroutines", hint="stages follow one another")
         return Stage(self, str(name))
 
@@ -364,8 +371,7 @@ class Context:
             approval_id = run.approvals[made] = settle.request(run, question, details, activity_id=made, expires_at=expires_at,
                                                                if_ignored=ignored)
         asked = run.state.execution_state.approvals[approval_id]
-        digest = codec.digest(msgspec.json.encode([question, details, []]))
-        if asked.digest != digest:
+        if asked.digest != settle.digest_of(question, details, []):
             raise IdentityError(f"{made} was asked with another question or other details: {asked.question!r}",
                                 hint="undo the change, or give the new question another key")
         await settle.wait_for_answer(run, approval_id)
@@ -406,7 +412,7 @@ class Stage:
             ctx._open_stage_of = None
         if error is not None or run.state.execution_state.stages[self.id].done:
             return
-        ctx.check_awaited()
+        ctx.check_awaited(self.id)
         run.emit("ActivityCompleted", payloads.ActivityCompleted(self.name, "stage"), activity_id=self.id)
         run.checkpoint("stage", self.id)
         run.acknowledge()

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import platform
+import re
 import subprocess
-from importlib import metadata
-from typing import Any
+import sys
+from typing import Any, Final
+
+_INSTALLED: Final = re.compile(r"(.+?)-([^-]+)(?:-py[\d.]+)?\.(?:dist|egg)-info")
 
 
 def snapshot(cwd: str | None = None) -> dict[str, Any]:
-    """The environment now.  Takes some tens of milliseconds; `packages` maps names to versions."""
+    """The environment now.  Takes some milliseconds; `packages` maps normalised names (PEP 503) to versions."""
     folder = cwd or os.getcwd()
-    packages = {d.metadata["Name"]: d.version for d in metadata.distributions() if d.metadata["Name"]}
+    packages = _packages()
     listed = "\n".join(f"{k}=={v}" for k, v in sorted(packages.items()))
     return {
-        "python": platform.python_version(), "implementation": platform.python_implementation(), "platform": platform.platform(),
+        "python": platform.python_version(), "implementation": platform.python_implementation(),
+        "platform": f"{platform.system()} {platform.release()} {platform.machine()}",  # platform.platform() starts a process
         "cwd": folder, "git": _git(folder), "packages": dict(sorted(packages.items())),
         "packages_sha256": hashlib.sha256(listed.encode()).hexdigest(),
     }
@@ -32,6 +37,16 @@ def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
         more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
         out.append(f"packages: {', '.join(changed[:5])}{more}")
     return out
+
+
+def _packages() -> dict[str, str]:
+    """What is installed, by the names of the metadata folders: parsing what is in them would take most of a resume's time."""
+    found: dict[str, str] = {}
+    for folder in reversed(sys.path):  # what comes first is what an import finds
+        with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
+            named = (_INSTALLED.fullmatch(entry.name) for entry in entries)
+            found.update({m[1].replace("_", "-").replace(".", "-").lower(): m[2] for m in named if m})
+    return found
 
 
 def _git(folder: str) -> str | None:

@@ -37,8 +37,10 @@ def key_text(name: str, key: Any) -> str:
         raise IdentityError(f"{name}: a key is text or a number, not {type(key).__name__}",
                             hint="use something that names the item: its path, its id")
     text = str(key)
-    if len(text) > _LONGEST_KEY:
-        return f"{text[:80]}~{hashlib.blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
+    body = text.encode("utf-8", "surrogatepass")
+    shown = text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
+    if shown != text or len(text) > _LONGEST_KEY:  # a file name that is no UTF-8, or a text too long for an id
+        return f"{shown[:80]}~{hashlib.blake2b(body, digest_size=8).hexdigest()}"
     return text
 
 

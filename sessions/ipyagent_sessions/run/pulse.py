@@ -16,6 +16,7 @@ from ipyagent_sessions.log import inbox, live
 from ipyagent_sessions.log.inbox import Control
 from ipyagent_sessions.log.lease import HEARTBEAT
 from ipyagent_sessions.run.task import TaskRun
+from ipyagent_sessions.state import State
 
 TICK_S: Final = 0.1
 _LIVE_S: Final = 0.2
@@ -70,7 +71,11 @@ class Pulse:
 
     def _picture(self) -> live.Live:
         """What there is to see now, without heartbeat and resources."""
-        run, state = self._run, self._run.state
+        run = self._run
+        with run.appender.frozen() as state:
+            return self._live(run, state)
+
+    def _live(self, run: TaskRun, state: State) -> live.Live:
         execution = state.execution_state
         return live.Live(
             run.task_id, run.appender.epoch, 0.0, str(state.system_state.status), list(run.executing)[:20], execution.current_stage,

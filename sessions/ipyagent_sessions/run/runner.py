@@ -120,6 +120,7 @@ def _begin(run: TaskRun, workflow: Workflow, resume: Resume) -> None:
         run.move(TaskState.RUNNING, "TaskStarted", p.TaskStarted(1, holder, name, deadline, run.options.policy.interval_s),
                  blobs={name: body})
         return
+    redone = _fits(run, resume.redo)
     lost = control.record_loss(run.appender)
     control.expire(run.appender)
     opened = dict(run.state.execution_state.active_activities)
@@ -129,7 +130,9 @@ def _begin(run: TaskRun, workflow: Workflow, resume: Resume) -> None:
     from_seq = run.state.seq
     run.move(TaskState.RUNNING, "TaskResumed", p.TaskResumed(
         system.attempt + 1, cause, ev.clean(resume.say)[0], not_restored, differences, holder), actor=run.options.actor)
-    _redo(run, resume.redo)
+    for name, activities in redone.items():
+        run.emit("ControlRequested", p.ControlRequested(run.session.place.ids(), "redo", args={"activities": activities, "name": name}),
+                 actor=run.options.actor)
     if cause == "worker_lost":
         loaded = run.appender.loaded
         repeat = sorted(i for i, a in opened.items() if a.effect != "irreversible" and a.kind != "sleep")
@@ -145,15 +148,16 @@ def _begin(run: TaskRun, workflow: Workflow, resume: Resume) -> None:
     run.sync()
 
 
-def _redo(run: TaskRun, wanted: tuple[str, ...]) -> None:
-    """Drop the results of the named activities, so that they run again.  Raises UsageError for a name that fits none."""
+def _fits(run: TaskRun, wanted: tuple[str, ...]) -> dict[str, list[str]]:
+    """The recorded activities that each name of `--redo` means.  Raises UsageError for a name that fits none."""
+    found: dict[str, list[str]] = {}
     for name in wanted:
         fits = [i for i in run.state.business_state.results
                 if "/" in i and (i.partition("/")[2] == name or i == name or i.partition("/")[2].split(":")[0].split("#")[0] == name)]
         if not fits:
             raise UsageError(f"--redo {name}: no recorded activity of that name", hint="`log` lists them; write NAME or NAME:KEY")
-        run.emit("ControlRequested", p.ControlRequested(run.session.place.ids(), "redo", args={"activities": fits, "name": name}),
-                 actor=run.options.actor)
+        found[name] = fits
+    return found
 
 
 def _environment_differences(run: TaskRun, now: dict[str, Any]) -> list[str]:

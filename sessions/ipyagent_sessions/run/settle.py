@@ -76,11 +76,16 @@ def request(run: TaskRun, question: str, details: msgspec.Raw, *, activity_id: s
     """Log an approval request, durably; returns its id, unique in the session."""
     question = ev.clean(question)[0]
     approval_id = f"a{len(run.state.execution_state.approvals) + 1}"
-    digest = codec.digest(msgspec.json.encode([question, details, more.get("choices", [])]))
+    digest = digest_of(question, details, more.get("choices", []))
     run.emit("ApprovalRequested", p.ApprovalRequested(approval_id, question, details, digest, **more), activity_id=activity_id)
     run.before_effect()
     run.summarise()
     return approval_id
+
+
+def digest_of(question: str, details: msgspec.Raw, choices: list[str]) -> str:
+    """What an answer is bound to; the order of keys in `details` does not count."""
+    return codec.digest(codec.canonical([question, msgspec.json.decode(details), choices]))
 
 
 async def wait_for_answer(run: TaskRun, approval_id: str) -> None:

@@ -16,7 +16,7 @@ from ipyagent_sessions.events import Event
 from ipyagent_sessions.state import State
 
 VOLUME: Final = 10_000
-"""After this many events without a snapshot, or twice as many as there are results, one is taken to keep resuming fast."""
+"""Each time the log has doubled, but not before so many events, a snapshot is taken: resuming folds at most half of the log."""
 MATERIALISE_S: Final = 30.0
 """Unnamed snapshots are written at most this often, in seconds."""
 _SMALL: Final = ("value", "sleep", "emit")
@@ -62,7 +62,7 @@ class Triggers:
             if now != before:
                 self._watched[path] = now
                 return path
-        if self._since >= max(VOLUME, 2 * len(state.business_state.results)):
+        if self._since >= max(VOLUME, state.seq // 2):
             return "volume"
         return self.due()
 

@@ -1,0 +1,58 @@
+"""Durable agent tasks in a notebook: `%load_ext ipyagent` brings the `%agent` magics.
+
+    from ipyagent import workflow, activity, Retry
+
+declares what they run.  Loading the extension stays cheap: the engine is imported when a command needs it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from ipyagent_sessions import __version__
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from ipyagent_sessions import (
+        ActivityError,
+        ActivityTimeout,
+        Answer,
+        Context,
+        Done,
+        ResultLost,
+        Retry,
+        Session,
+        Store,
+        TaskNotCompleted,
+        activity,
+        progress,
+        workflow,
+    )
+
+__all__ = [
+    "ActivityError", "ActivityTimeout", "Answer", "Context", "Done", "ResultLost", "Retry", "Session", "Store", "TaskNotCompleted",
+    "__version__", "activity", "load_ipython_extension", "progress", "unload_ipython_extension", "workflow",
+]
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """`%load_ext ipyagent`: register the magics and say what was found unfinished."""
+    from ipyagent.hello import greet
+    from ipyagent.magics import AgentMagics
+
+    shell.register_magics(AgentMagics(shell))
+    greet(shell)
+
+
+def unload_ipython_extension(shell: InteractiveShell) -> None:
+    """`%unload_ext ipyagent`: take the magics away.  Tasks in the background go on."""
+    for kind in ("line", "cell"):
+        shell.magics_manager.magics[kind].pop("agent", None)
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return getattr(importlib.import_module("ipyagent_sessions"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

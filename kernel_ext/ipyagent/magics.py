@@ -1,0 +1,91 @@
+"""`%agent` and `%%agent`: parse, call, return."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
+
+from ipyagent import origin
+from ipyagent_sessions.errors import IpyagentError, UsageError
+
+if TYPE_CHECKING:
+    from ipyagent_sessions.commands.door import Door
+
+
+@magics_class
+class AgentMagics(Magics):
+    """The commands of `ipyagent_sessions.commands`, given in a cell."""
+
+    _following = False
+
+    @no_var_expand
+    @line_cell_magic
+    def agent(self, line: str, cell: str | None = None) -> Any:
+        """%agent COMMAND ...   See: %agent help"""
+        with _one_line_errors():
+            return self._perform(line if cell is None else _joined(line, cell))
+
+    def door(self) -> Door:
+        """This notebook as a place where commands are given."""
+        from ipyagent_sessions.commands.door import Door
+        from ipyagent_sessions.log.lease import this_process
+        from ipyagent_sessions.run.launch import Origin
+        from ipyagent_sessions.store import Store
+
+        kernel = origin.kernel_id()
+        where = Origin(origin.notebook(self.shell), origin.cell_id(self.shell), this_process(kernel=kernel, by="notebook"))
+        return Door(Store(), origin.actor(), where, self.shell.user_ns, origin.is_headless(self.shell), "%agent", Path.cwd())
+
+    def _perform(self, line: str) -> Any:
+        from ipyagent.screen import CellScreen, Finished
+        from ipyagent_sessions.commands import parser
+        from ipyagent_sessions.commands.dispatch import perform
+        from ipyagent_sessions.commands.start import Ended
+
+        options = parser.parse("%agent", parser.split(line))
+        door = self.door()
+        with self._foreground(options):
+            result = perform(door, CellScreen(headless=door.headless), options)
+        value = result.value if isinstance(result, Ended) else result
+        name = getattr(options, "out", None)
+        if name:
+            if not name.isidentifier():
+                raise UsageError(f"--out {name}: not the name of a variable")
+            self.shell.user_ns[name] = value
+        return Finished(value, result.task_id, result.session_id) if isinstance(result, Ended) else result
+
+    @contextlib.contextmanager
+    def _foreground(self, options: Any) -> Iterator[None]:
+        """Refuse a foreground task inside another one: it would wait for itself."""
+        from ipyagent_sessions.run.execute import current
+
+        runs = options.command in ("run", "resume", "rerun") and not options.bg
+        if runs and (self._following or current.get() is not None):
+            raise UsageError("a foreground task cannot be started inside another one", hint="start it with --bg, or after this one")
+        self._following = self._following or runs
+        try:
+            yield
+        finally:
+            self._following = self._following and not runs
+
+
+def _joined(line: str, cell: str) -> str:
+    """The cell form: `%%agent sql` with the query as the body."""
+    if line.split()[:1] != ["sql"]:
+        raise UsageError("a cell with %%agent needs the command sql", hint="%%agent sql, with the query below; other commands: %agent COMMAND")
+    return f"{line} {cell}"
+
+
+@contextlib.contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """Our own errors reach the cell as one line, without a traceback, and still stop Run All and nbclient."""
+    try:
+        yield
+    except IpyagentError as error:
+        text = f"{type(error).__name__}: {error}"
+        error._render_traceback_ = lambda: [text]  # type: ignore[attr-defined]  # IPython looks for it on the instance
+        raise

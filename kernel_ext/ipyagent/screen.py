@@ -1,0 +1,55 @@
+"""Where progress appears in a notebook: one output that is replaced while the task runs, and once more at its end.
+
+Headless there is a single display at the end, since updates would be dropped or reported as unexpected.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from IPython.display import DisplayHandle, display
+
+from ipyagent_sessions.views.shown import Shown
+
+
+class CellScreen:
+    """The output of one cell."""
+
+    def __init__(self, *, headless: bool) -> None:
+        self._headless = headless
+        self._handle: DisplayHandle | None = None
+
+    def update(self, shown: Shown) -> None:
+        if not self._headless:
+            self._show(shown)
+
+    def final(self, shown: Shown) -> None:
+        self._show(shown)
+        self._handle = None
+
+    def _show(self, shown: Shown) -> None:
+        bundle = {"text/plain": shown.text, "text/html": shown.html}
+        if self._handle is None:
+            self._handle = None if self._headless else DisplayHandle()
+            if self._handle is None:
+                display(bundle, raw=True)  # type: ignore[no-untyped-call]  # IPython has no types here
+            else:
+                self._handle.display(bundle, raw=True)  # type: ignore[no-untyped-call]  # as above
+        else:
+            self._handle.update(bundle, raw=True)  # type: ignore[no-untyped-call]  # as above
+
+
+class Finished:
+    """What a foreground `run` returns: shown as the workflow's value, if it has one."""
+
+    def __init__(self, value: Any, task_id: str, session_id: str) -> None:
+        self.value = value
+        self.task_id = task_id
+        self.session_id = session_id
+
+    def __repr__(self) -> str:
+        return f"<task {self.task_id} completed>"
+
+    def _ipython_display_(self) -> None:
+        if self.value is not None:
+            display(self.value)  # type: ignore[no-untyped-call]  # IPython has no types here

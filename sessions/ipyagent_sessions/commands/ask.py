@@ -1,0 +1,51 @@
+"""Commands that ask something of a task.  Its holder logs them, or this process does when the lease is free."""
+
+from __future__ import annotations
+
+from ipyagent_sessions.commands.door import Door
+from ipyagent_sessions.commands.look import card_of, show_card
+from ipyagent_sessions.lifecycle import TaskState
+from ipyagent_sessions.run import control
+from ipyagent_sessions.session import Session
+from ipyagent_sessions.views.shown import Shown
+
+
+def pause(door: Door, session: Session) -> Shown:
+    """Let open activities finish and stop there; a second pause stops them."""
+    system = session.state().system_state
+    control.request(session, "pause", actor=door.actor, task_id=system.task_id)
+    again = "stopping the open activities" if system.pausing else "pausing: open activities finish first; pause again to stop them"
+    return Shown(f"{system.task_id}: {again}")
+
+
+def cancel(door: Door, session: Session, *, reason: str) -> Shown:
+    """End the task for good."""
+    system = session.state().system_state
+    control.request(session, "cancel", actor=door.actor, task_id=system.task_id, reason=reason)
+    return Shown(f"{system.task_id}: cancelled by {door.actor}")
+
+
+def answer(door: Door, session: Session, *, approval: str | None, approve: bool, choice: str | None, reason: str) -> Shown:
+    """Answer a request.  What is confirmed is the digest of the question and details as they stand in the log now."""
+    state = session.state()
+    approval_id = control.find_approval(state, approval)
+    asked = state.execution_state.approvals[approval_id]
+    control.request(session, "answer", actor=door.actor, task_id=state.system_state.task_id, approval_id=approval_id,
+                    answer="approved" if approve else "denied", choice=choice, reason=reason, digest=asked.digest)
+    said = choice or ("approved" if approve else "denied")
+    after = session.state().system_state
+    waits = not session.held() and after.status is TaskState.SUSPENDED
+    then = f"; continue with: {door.prefix} resume {session.id}" if waits else ""
+    return Shown(f"{approval_id} {said}: {asked.question}{then}")
+
+
+def checkpoint(door: Door, session: Session, *, label: str) -> Shown:
+    """Take a named checkpoint now."""
+    control.request(session, "checkpoint", actor=door.actor, label=label)
+    return Shown(f"checkpoint {label!r} of {session.id} taken")
+
+
+def rename(door: Door, session: Session, *, title: str) -> Shown:
+    """Give a session another title."""
+    control.request(session, "rename", actor=door.actor, title=title)
+    return show_card(door, card_of(door, session))

@@ -1,0 +1,89 @@
+"""What this installation has and what is in force."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import psutil
+
+from ipyagent_sessions import config
+from ipyagent_sessions._version import __version__
+from ipyagent_sessions.commands.door import Door
+from ipyagent_sessions.config import CheckpointPolicy
+from ipyagent_sessions.errors import ConfigError
+from ipyagent_sessions.log.lease import uses_soft_lock
+from ipyagent_sessions.views import formats
+from ipyagent_sessions.views.shown import Shown, Table
+
+NAMES = ("ipyagent.yaml", "ipyagent.yml")
+
+
+def policy_file(door: Door) -> Path | None:
+    """The configuration file that counts: of the project's folder, else of the store; None without one."""
+    for folder in (door.folder, door.store.root):
+        for name in NAMES:
+            if (folder / name).is_file():
+                return folder / name
+    return None
+
+
+def policy_of(door: Door, file: str | None) -> CheckpointPolicy:
+    """The checkpoint policy in force.  Raises ConfigError naming file and key."""
+    path = Path(file) if file else policy_file(door)
+    if path is None:
+        return CheckpointPolicy()
+    if not path.is_file():
+        raise ConfigError(f"there is no file {path}")
+    return config.load(path)
+
+
+def show_config(door: Door, file: str | None) -> Shown:
+    """The settings in force, where they come from, and those that have no force here."""
+    policy = policy_of(door, file)
+    source = file or policy_file(door) or f"defaults; put a checkpoint block into {NAMES[0]}"
+    rows = [["interval", formats.duration(policy.interval_s) if policy.interval_s else "never by time"],
+            ["events", ", ".join(policy.events) or "none"], ["state paths", ", ".join(policy.paths) or "none"],
+            ["always", "end of a stage, end of a task, by hand"], ["last events in a checkpoint", policy.last_events]]
+    note = f"from {source}"
+    if policy.not_in_force:
+        note += "\nnot in force on this installation:\n" + "\n".join(f"  {line}" for line in policy.not_in_force)
+    return Table(["checkpoint", "value"], rows, note=note)
+
+
+def doctor(door: Door) -> Table:
+    """What works here and what to mend."""
+    root = door.store.root
+    free = psutil.disk_usage(str(root)).free
+    soft = uses_soft_lock(root)
+    process = psutil.Process()
+    parent = process.parent()
+    rows = [
+        ["ipyagent", __version__, "ok", ""],
+        ["Python", f"{platform.python_version()} ({sys.platform})", "ok", ""],
+        ["store", f"{root} (id {door.store.id}, {len(door.store.session_ids())} sessions)", *_writable(root)],
+        ["disk", f"{formats.size(free)} free", *(("ok", "") if free > 200_000_000 else ("low", "free some space: tasks suspend when the log cannot be written"))],
+        ["locks", "marker files" if soft else "the system's",
+         *(("weaker", "this file system has no locks (a network home?); set IPYAGENT_STORE to a local folder") if soft else ("ok", ""))],
+        ["started by", f"{parent.name()} (pid {parent.pid})" if parent else "nobody (an orphan)", "ok", ""],
+        ["kernel", door.origin.holder.kernel if door.origin.holder and door.origin.holder.kernel else "none here", "ok", ""],
+    ]
+    for name in ("duckdb", "pyarrow", "jupyterlab", "ipykernel"):
+        try:
+            rows.append([name, metadata.version(name), "ok", ""])
+        except metadata.PackageNotFoundError:
+            rows.append([name, "not installed", "missing", f"pip install {name}"])
+    try:
+        policy = policy_of(door, None)
+        rows.append(["config", str(policy_file(door) or "defaults"), "ok" if not policy.not_in_force else "partly in force",
+                     "; ".join(policy.not_in_force)])
+    except ConfigError as error:
+        rows.append(["config", str(policy_file(door)), "wrong", str(error)])
+    return Table(["what", "found", "state", "to do"], rows)
+
+
+def _writable(root: Path) -> tuple[str, str]:
+    return ("ok", "") if os.access(root, os.W_OK) else ("read-only", "set IPYAGENT_STORE to a folder you may write to")

@@ -1,0 +1,58 @@
+"""From the words of a line to the function that does it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any, Final
+
+from ipyagent_sessions.commands import ask, check, look, parser, start
+from ipyagent_sessions.commands.door import Door
+from ipyagent_sessions.commands.follow import Screen
+from ipyagent_sessions.errors import UsageError
+from ipyagent_sessions.views.shown import Shown
+
+
+def perform(door: Door, screen: Screen, options: argparse.Namespace) -> Any:
+    """Do a parsed command.
+
+    Returns a Shown, the Result of `sql`, or a TaskHandle or Ended for commands that run something.  Raises IpyagentError.
+    """
+    return _COMMANDS[options.command](door, screen, options)
+
+
+def _help(door: Door, screen: Screen, options: argparse.Namespace) -> Shown:
+    return look.states() if options.topic == "states" else Shown(parser.help_of(door.prefix, options.topic))
+
+
+def _sql(door: Door, screen: Screen, options: argparse.Namespace) -> Any:
+    query = " ".join(options.query).strip()
+    if not query:
+        raise UsageError("sql needs a query", hint=f'{door.prefix} sql "select event_type, count(*) from events group by 1"')
+    return door.store.sql(query)
+
+
+_COMMANDS: Final[dict[str, Callable[[Door, Screen, argparse.Namespace], Any]]] = {
+    "run": start.run,
+    "resume": start.resume,
+    "rerun": start.run_again,
+    "fork": lambda door, screen, o: start.fork(door, o),
+    "pause": lambda door, screen, o: ask.pause(door, door.session(o.id)),
+    "cancel": lambda door, screen, o: ask.cancel(door, door.session(o.id), reason=o.reason),
+    "approve": lambda door, screen, o: ask.answer(door, door.session(o.id), approval=o.approval, approve=True, choice=o.choice,
+                                                  reason=o.reason),
+    "deny": lambda door, screen, o: ask.answer(door, door.session(o.id), approval=o.approval, approve=False, choice=None,
+                                               reason=o.reason),
+    "checkpoint": lambda door, screen, o: ask.checkpoint(door, door.session(o.id), label=o.label),
+    "rename": lambda door, screen, o: ask.rename(door, door.session(o.id), title=o.title),
+    "ls": lambda door, screen, o: look.ls(door, everything=o.all),
+    "status": lambda door, screen, o: look.status(door, door.session(o.id)),
+    "log": lambda door, screen, o: look.log(door.session(o.id), last=o.last, event_type=o.type),
+    "state": lambda door, screen, o: look.state(door.session(o.id), at=o.at),
+    "checkpoints": lambda door, screen, o: look.checkpoints(door.session(o.id)),
+    "replay": lambda door, screen, o: look.replay(door, door.session(o.id), to=o.to),
+    "sql": _sql,
+    "doctor": lambda door, screen, o: check.doctor(door),
+    "config": lambda door, screen, o: check.show_config(door, o.file),
+    "help": _help,
+}

@@ -1,0 +1,44 @@
+"""Who asks, from where, and what is at hand there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from ipyagent_sessions.errors import NotFound
+from ipyagent_sessions.run.launch import Origin
+from ipyagent_sessions.session import Session
+from ipyagent_sessions.store import Store
+
+
+class Door(Struct):
+    """The place a command is given at.
+
+    `namespace` is where names are looked up (the notebook's variables), None in a terminal.  `headless` means that nobody can answer
+    here.  `prefix` is how commands are written at this door, for hints.
+    """
+
+    store: Store
+    actor: str
+    origin: Origin = Origin()
+    namespace: Mapping[str, Any] | None = None
+    headless: bool = False
+    prefix: str = "ipyagent"
+    folder: Path = Path()
+
+    def session(self, wanted: str | None) -> Session:
+        """The session of an id, a unique beginning of one, a task id, or `@last` (also when nothing is given).
+
+        `@last` is the newest of this notebook, or of the store in a terminal.  Raises NotFound.
+        """
+        if wanted is not None and wanted != "@last":
+            return self.store.find(wanted)
+        for listed in self.store.sessions():
+            summary = listed.summary
+            if summary is not None and summary.task_id and (self.origin.notebook is None or summary.notebook == self.origin.notebook):
+                return self.store.session(listed.session_id)
+        where = "this notebook" if self.origin.notebook else f"{self.store.root}"
+        raise NotFound(f"there is no task of {where} yet", hint=f"start one with: {self.prefix} run TARGET")

@@ -1,0 +1,60 @@
+"""Watch a foreground task until it ends, showing what changes, and turn Ctrl-C into a pause."""
+
+from __future__ import annotations
+
+import time
+from typing import Final, Protocol
+
+from ipyagent_sessions.commands.door import Door
+from ipyagent_sessions.commands.look import show_card
+from ipyagent_sessions.run.worker import TaskHandle
+from ipyagent_sessions.views.card import card
+from ipyagent_sessions.views.shown import Shown
+
+EVERY_S: Final = 0.2
+
+
+class Screen(Protocol):
+    """Where progress is shown: `update` while it runs, `final` once."""
+
+    def update(self, shown: Shown) -> None: ...
+
+    def final(self, shown: Shown) -> None: ...
+
+
+def follow(door: Door, handle: TaskHandle, screen: Screen) -> None:
+    """Return when the execution has ended and been shown.
+
+    The first KeyboardInterrupt asks for a pause, the second stops the open activities; the end shown is always the recorded one.
+    """
+    presses, shown_at, last = 0, 0.0, ""
+    while not handle.done:
+        try:
+            handle.wait(0.05)
+            if not handle.done and handle.outcome is None and time.monotonic() - shown_at >= EVERY_S:
+                picture = _picture(door, handle, note=_NOTES[min(presses, 2)])
+                if picture.text != last:
+                    screen.update(picture)
+                    last = picture.text
+                shown_at = time.monotonic()
+        except KeyboardInterrupt:
+            presses += 1
+            handle.ask("pause", door.actor)
+            shown_at = 0.0
+    screen.final(_picture(door, handle, note=""))
+
+
+_NOTES: Final = ("", "pausing: open activities finish first; interrupt again to stop them", "stopping the open activities")
+
+
+def _picture(door: Door, handle: TaskHandle, *, note: str) -> Shown:
+    """The task as this process knows it, without reading the disk."""
+    run = handle.run
+    if run is None:
+        return Shown(f"{handle.task_id}  starting")
+    live = handle.session.live() if not handle.done else None
+    with run.appender.frozen() as state:
+        status = state.system_state.status
+        shown = card(handle.session.id, state, live, status.value if status else "", door.store.clock.now())
+    picture = show_card(door, shown)
+    return Shown(f"{picture.text}\n  {note}", picture.html, picture.data) if note else picture

@@ -1,0 +1,164 @@
+"""Commands that only look: they take no lock and change nothing."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from ipyagent_sessions import payloads as p
+from ipyagent_sessions.commands.door import Door
+from ipyagent_sessions.errors import NotFound
+from ipyagent_sessions.events import Event, payload_of, seconds_of
+from ipyagent_sessions.lifecycle import TRANSITIONS
+from ipyagent_sessions.session import Session
+from ipyagent_sessions.state import State
+from ipyagent_sessions.views import formats
+from ipyagent_sessions.views import html as html_view
+from ipyagent_sessions.views import text as text_view
+from ipyagent_sessions.views.card import Card, card
+from ipyagent_sessions.views.shown import Shown, Table
+from ipyagent_sessions.views.story import line_of
+
+LISTED: Final = 20
+
+
+def ls(door: Door, *, everything: bool) -> Table:
+    """The sessions of this notebook (or of the store), newest change first."""
+    now = door.store.clock.now()
+    rows, hidden = [], 0
+    for listed in door.store.sessions():
+        summary = listed.summary
+        if summary is None:
+            rows.append([listed.session_id, listed.problem, "damaged", "", "", "", ""])
+            continue
+        if not everything and door.origin.notebook is not None and summary.notebook != door.origin.notebook:
+            hidden += 1
+            continue
+        of = f"{summary.done} of {summary.total}" if summary.total is not None else str(summary.done)
+        needs = f"{summary.needs_you} request{'s' if summary.needs_you != 1 else ''}" if summary.needs_you else ""
+        rows.append([listed.session_id, summary.title, listed.state, of, formats.age(now - seconds_of(summary.updated_at)), needs,
+                     (summary.notebook or "").rpartition("/")[2]])
+    if not everything and len(rows) > LISTED:
+        hidden += len(rows) - LISTED
+        rows = rows[:LISTED]
+    note = f"{hidden} more with --all" if hidden else ""
+    return Table(["id", "title", "state", "done", "changed", "needs you", "notebook"], rows, note=note,
+                 empty=f"no sessions yet; start one with: {door.prefix} run TARGET" + (f" ({note})" if note else ""))
+
+
+def card_of(door: Door, session: Session, at: int | None = None) -> Card:
+    """The card of a session now, or as it was after event `at`."""
+    if at is None:
+        state = session.state()
+        status = state.system_state.status
+        effective = session.effective_state() if status is not None else "empty"
+        if status is not None and effective != "lost":
+            effective = status.value
+        return card(session.id, state, session.live(), effective, door.store.clock.now())
+    state = session.state(at)
+    status = state.system_state.status
+    return card(session.id, state, None, status.value if status else "empty", seconds_of(state.updated_at))
+
+
+def show_card(door: Door, shown: Card) -> Shown:
+    """A card as text and HTML."""
+    return Shown(text_view.card(shown, prefix=door.prefix), html_view.card(shown, prefix=door.prefix), msgspec.to_builtins(shown))
+
+
+def status(door: Door, session: Session) -> Shown:
+    """A task now."""
+    return show_card(door, card_of(door, session))
+
+
+def log(session: Session, *, last: int, event_type: str | None) -> Table:
+    """The newest events, oldest first."""
+    end = session.last_seq()
+    found: list[Event] = []
+    for event in session.events(after=0 if event_type else max(0, end - last)):
+        if event_type is None or event.event_type == event_type:
+            found.append(event)
+    rows = [_log_row(event) for event in found[-last:]]
+    return Table(["seq", "time", "event", "activity", "what"], rows, right=["seq"], empty="no events of that kind")
+
+
+def _log_row(event: Event) -> list[Any]:
+    attempt = f" (attempt {event.attempt})" if event.attempt and event.attempt > 1 else ""
+    return [event.seq, formats.clock(event.timestamp), event.event_type, f"{event.activity_id or ''}{attempt}", line_of(event)]
+
+
+def state(session: Session, *, at: int | None) -> Shown:
+    """The three layers of the state, with what is finished as a list of ids."""
+    data = state_data(session.state(at))
+    text = msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
+    return Shown(text, html_view.tree(data), data)
+
+
+def state_data(found: State) -> dict[str, Any]:
+    """The state as JSON-like data for people: results by id, without the form they are stored in."""
+    data = msgspec.to_builtins(found)
+    results = found.business_state.results
+    data["business_state"]["results"] = {
+        key: {"seq": r.seq, "ok": r.ok, "kind": r.kind,
+              **({"result": msgspec.json.decode(r.result)} if r.ok and not r.by_reference and r.kind in ("step", "tool") else {})}
+        for key, r in results.items()}
+    for approval_id, asked in found.execution_state.approvals.items():
+        data["execution_state"]["approvals"][approval_id]["details"] = msgspec.json.decode(asked.details)
+    return data  # type: ignore[no-any-return]  # msgspec types it as Any
+
+
+def checkpoints(session: Session) -> Table:
+    """Every checkpoint event of the session with its snapshot, if one was written."""
+    files = {info.seq: info for info in session.checkpoints()}
+    rows = []
+    for event in session.events():
+        if event.event_type != "CheckpointCreated":
+            continue
+        body = msgspec.json.decode(event.payload, type=p.CheckpointCreated)
+        info = files.get(event.seq)
+        snapshot = "from the log" if info is None else ("complete" if info.complete else info.problem)
+        based = f", differs from {info.base}" if info is not None and info.base is not None else ""
+        rows.append([event.seq, body.label, body.trigger, formats.clock(event.timestamp),
+                     formats.size(info.size) if info else "", snapshot + based])
+    return Table(["seq", "label", "trigger", "time", "size", "snapshot"], rows, right=["seq", "size"], empty="no checkpoints yet")
+
+
+def replay(door: Door, session: Session, *, to: int | None) -> Shown:
+    """What happened up to event `to`, rebuilt from the log: no model and no tool is called, nothing is written."""
+    picture = card_of(door, session, to if to is not None else session.last_seq())
+    rows = [_log_row(event) for event in session.events(until=to)]
+    columns = ["seq", "time", "event", "activity", "what"]
+    head = f"replay of {session.id}, events 1 to {picture.seq}; nothing is executed"
+    text = f"{head}\n\n{text_view.table(columns, rows, right=frozenset(['seq']))}\n\n{text_view.card(picture, prefix=door.prefix)}"
+    html = html_view.pre(head) + html_view.table(columns, rows, right=frozenset(["seq"])) + html_view.card(picture, prefix=door.prefix)
+    return Shown(text, html, msgspec.to_builtins(picture))
+
+
+def at_of(session: Session, wanted: str | None) -> int | None:
+    """The seq meant by a number, or by a checkpoint's label (`2.1`, or `cp:2` where the label is a whole number); None for none.
+
+    Raises NotFound.
+    """
+    if wanted is None:
+        return None
+    if wanted.isdigit():
+        return int(wanted)
+    labelled = _label(session, wanted.removeprefix("cp:"))
+    if labelled is None:
+        raise NotFound(f"session {session.id} has no checkpoint {wanted!r}", hint="write an event's seq, or a label that `checkpoints` lists")
+    return labelled
+
+
+def _label(session: Session, wanted: str) -> int | None:
+    found = None
+    for event in session.events():
+        if event.event_type == "CheckpointCreated" and payload_of(event).get("label") == wanted:
+            found = event.seq
+    return found
+
+
+def states() -> Table:
+    """The lifecycle as a table."""
+    return Table(["from", "to", "who may", "why", "what the person sees", "intermediate artefacts"],
+                 [[row.source.value if row.source else "", row.target.value, ", ".join(sorted(row.actors)), row.why, row.person_sees,
+                   row.artefacts] for row in TRANSITIONS])

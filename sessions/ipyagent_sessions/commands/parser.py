@@ -1,0 +1,154 @@
+"""The words a command line may have, and the help made from them."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from typing import Final, NoReturn
+
+from ipyagent_sessions.errors import UsageError
+
+COMMANDS: Final = {
+    "run": "start a workflow, or continue the unfinished task of the same call",
+    "resume": "continue a task that is suspended, interrupted or lost",
+    "pause": "let open activities finish and stop; once more: stop them",
+    "cancel": "end a task for good; declared compensations run",
+    "approve": "answer yes to a request that waits",
+    "deny": "answer no to a request that waits",
+    "ls": "the sessions, newest change first",
+    "status": "a task now: state, progress, what it waits for",
+    "log": "the events of a session",
+    "state": "the folded state, now or after any event",
+    "checkpoints": "the snapshots of a session, verified",
+    "checkpoint": "take a named checkpoint now",
+    "fork": "a new session that shares the log up to an event",
+    "replay": "what happened, rebuilt from the log; nothing is executed",
+    "rerun": "do a task again for real, as a new task; results may differ",
+    "sql": "one SELECT over the history of all sessions",
+    "rename": "give a session another title",
+    "doctor": "what this installation has, and what to mend",
+    "config": "the checkpoint settings in force",
+    "help": "this list, a command, or the topic: states",
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises UsageError instead of ending the process."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{self.prog}: {message}", hint=self.format_usage().strip())
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        raise UsageError((message or "").strip())
+
+
+def build(prefix: str) -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    """The parser of a door, and the parsers of its commands by name."""
+    root = _Parser(prog=prefix, add_help=False, allow_abbrev=False)
+    made = root.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
+    commands = {name: made.add_parser(name, help=text, description=text, add_help=False, allow_abbrev=False)
+                for name, text in COMMANDS.items()}
+    for name in ("resume", "pause", "cancel", "approve", "deny", "status", "log", "state", "checkpoints", "fork", "replay", "rerun"):
+        commands[name].add_argument("id", nargs="?", metavar="ID", help="a session or task; default: @last")
+    _running(commands)
+    _asking(commands)
+    _looking(commands)
+    return root, commands
+
+
+def _running(commands: dict[str, argparse.ArgumentParser]) -> None:
+    run = commands["run"]
+    run.add_argument("target", metavar="TARGET", help="a workflow of this notebook, or module:name")
+    for parser in (run, commands["rerun"], commands["resume"]):
+        parser.add_argument("--bg", action="store_true", help="return a handle at once")
+        parser.add_argument("--out", metavar="VAR", help="put the result into this variable")
+    for parser in (run, commands["rerun"]):
+        parser.add_argument("--durability", choices=["sync", "async", "exit"], default="sync")
+        parser.add_argument("--title", default="")
+    run.add_argument("--session", metavar="ID|NAME|new", help="start in this session, by id or title")
+    run.add_argument("--new", action="store_true", help="start another task even if one of the same call is unfinished")
+    run.add_argument("--once", action="store_true", help="return the result of a completed task of the same call")
+    run.add_argument("--pickle", action="store_true", help="keep results that only pickle can keep")
+    run.epilog = "Everything else is for the workflow: values, or --name value.  After -- all is, also what is an option here."
+    commands["resume"].add_argument("--say", default="", metavar="TEXT", help="an instruction to go on with")
+    commands["resume"].add_argument("--redo", action="append", default=[], metavar="NAME[:KEY]", help="run this activity again")
+    commands["resume"].add_argument("--take-over", action="store_true", help="fence a holder that is stopped")
+    commands["rerun"].add_argument("--yes", action="store_true", help="yes, for real: it costs again and results may differ")
+    commands["rerun"].add_argument("--n", type=int, default=1, metavar="N", help="how many times, one after another")
+    commands["fork"].add_argument("--at", metavar="SEQ|LABEL", help="an event, or a checkpoint's label; default: the newest event")
+    commands["fork"].add_argument("--direction", default="", metavar="TEXT", help="what the fork is to try")
+    commands["fork"].add_argument("--title", default="")
+
+
+def _asking(commands: dict[str, argparse.ArgumentParser]) -> None:
+    commands["cancel"].add_argument("--reason", default="")
+    for name in ("approve", "deny"):
+        commands[name].add_argument("--approval", metavar="ID", help="which request, when several wait")
+        commands[name].add_argument("--reason", default="")
+    commands["approve"].add_argument("--choice", help="for a request that has choices")
+    commands["checkpoint"].add_argument("label", metavar="LABEL")
+    commands["checkpoint"].add_argument("id", nargs="?", metavar="ID")
+    commands["rename"].add_argument("id", metavar="ID")
+    commands["rename"].add_argument("title", metavar="TITLE")
+
+
+def _looking(commands: dict[str, argparse.ArgumentParser]) -> None:
+    commands["ls"].add_argument("--all", action="store_true", help="of every notebook, and more than 20")
+    commands["log"].add_argument("--last", type=int, default=50, metavar="N", help="the newest N events; default: 50")
+    commands["log"].add_argument("--type", default=None, metavar="TYPE", help="events of this type only")
+    commands["state"].add_argument("--at", type=int, default=None, metavar="SEQ")
+    commands["replay"].add_argument("--to", type=int, default=None, metavar="SEQ")
+    commands["sql"].add_argument("query", nargs=argparse.REMAINDER, metavar="QUERY")
+    commands["sql"].add_argument("--out", metavar="VAR", default=None, help="put the result into this variable")
+    commands["config"].add_argument("--file", metavar="FILE", default=None, help="a YAML file with a checkpoint block")
+    commands["help"].add_argument("topic", nargs="?", default=None)
+
+
+def split(line: str) -> list[str]:
+    """The words of a line, with quotes as in a shell.  The query of `sql` is kept as it is."""
+    command, _, rest = line.strip().partition(" ")
+    if command == "sql":
+        return _sql_words(rest.strip())
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        raise UsageError(f"the line cannot be read: {error}", hint="close the quote") from error
+
+
+def _sql_words(rest: str) -> list[str]:
+    words = ["sql"]
+    if rest.startswith("--out"):
+        _, name, *after = [*rest.split(maxsplit=2), ""]
+        words += ["--out", name]
+        rest = after[0] if after else ""
+    if len(rest) > 1 and rest[0] == rest[-1] and rest[0] in "'\"" and rest[0] not in rest[1:-1]:
+        rest = rest[1:-1]
+    return [*words, rest]
+
+
+def parse(prefix: str, words: list[str]) -> argparse.Namespace:
+    """The command of a line's words; for `run`, `arguments` is what is left for the workflow.  Raises UsageError."""
+    root, commands = build(prefix)
+    words = words or ["help"]
+    if words[0] == "sql":
+        return root.parse_args(words)
+    ours, theirs = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
+    parsed, rest = root.parse_known_args(ours)
+    if parsed.command == "run":
+        parsed.arguments = [*rest, *theirs]
+    elif rest or theirs:
+        raise UsageError(f"{prefix} {parsed.command}: {[*rest, *theirs][0]!r} is not known",
+                         hint=commands[parsed.command].format_usage().strip())
+    return parsed
+
+
+def help_of(prefix: str, topic: str | None) -> str:
+    """The list of commands, or the help of one.  Raises UsageError for an unknown topic."""
+    _, commands = build(prefix)
+    if topic is None:
+        width = max(map(len, COMMANDS))
+        listed = "\n".join(f"  {name.ljust(width)}  {text}" for name, text in COMMANDS.items())
+        return f"{prefix} COMMAND ...\n\n{listed}\n\nAn ID may be shortened; @last is the newest.  More: {prefix} help COMMAND, {prefix} help states"
+    if topic not in commands:
+        raise UsageError(f"there is no help on {topic!r}", hint=f"topics: states, {', '.join(COMMANDS)}")
+    return commands[topic].format_help().strip()

@@ -1,0 +1,169 @@
+"""From a name to the workflow it means, and from text to the workflow's arguments."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import linecache
+import re
+import sys
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ipyagent_sessions.commands.door import Door
+from ipyagent_sessions.errors import UsageError
+from ipyagent_sessions.run.definitions import Workflow
+from ipyagent_sessions.session import Session
+
+SETUP_TAG: Final = "agent-setup"
+_VARIABLE: Final = re.compile(r"\{([A-Za-z_]\w*)\}")
+
+
+def find(door: Door, name: str) -> Workflow:
+    """The workflow of a name in the notebook, or of `module:name`.  Raises UsageError saying what there is instead."""
+    if ":" in name:
+        found = _imported(name)
+    else:
+        if door.namespace is None:
+            raise UsageError(f"{name!r} is not importable", hint="in a terminal write module:name")
+        if name not in door.namespace:
+            known = sorted(k for k, v in door.namespace.items() if isinstance(v, Workflow) and not k.startswith("_"))
+            raise UsageError(f"there is no {name!r} here", hint=f"workflows here: {', '.join(known)}" if known else
+                             "run the cell that defines it, decorated with @workflow")
+        found = door.namespace[name]
+    if not isinstance(found, Workflow):
+        raise UsageError(f"{name} is a {type(found).__name__}, not a workflow", hint="decorate the async function with @workflow")
+    return found
+
+
+def recorded(door: Door, session: Session) -> Workflow:
+    """The workflow that the session's task was started with.
+
+    Raises UsageError saying which cell to run when it is not defined here.
+    """
+    system = session.state().system_state
+    module, _, name = system.target.partition(":")
+    if module != "__main__":
+        return find(door, system.target)
+    if door.namespace is not None and name in door.namespace:
+        return find(door, name)
+    notebook = session.header.notebook
+    if door.namespace is None and notebook and Path(notebook).is_file() and run_setup_cells(Path(notebook)):
+        found = getattr(sys.modules["__main__"], name, None)
+        if isinstance(found, Workflow):
+            return found
+    where = f" (cell {system.cell})" if system.cell else ""
+    hint = f"run the cell that defines it{where}, then the same again"
+    if door.namespace is None:
+        hint = f"resume it in its notebook, or tag the cells that define it {SETUP_TAG!r}"
+    raise UsageError(f"{name!r}, the workflow of session {session.id}, is not defined here", hint=hint)
+
+
+def _imported(target: str) -> Any:
+    module, _, name = target.partition(":")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"{target} cannot be imported: {error}", hint="module:name, from this folder or an installed package") from error
+    return found
+
+
+def run_setup_cells(notebook: Path) -> int:
+    """Run the notebook's cells tagged `agent-setup` in `__main__`; returns how many there were.  They are plain Python."""
+    cells = [c for c in json.loads(notebook.read_text("utf-8-sig")).get("cells", [])
+             if c.get("cell_type") == "code" and SETUP_TAG in c.get("metadata", {}).get("tags", [])]
+    for i, cell in enumerate(cells):
+        source = cell["source"] if isinstance(cell["source"], str) else "".join(cell["source"])
+        file = f"<{notebook.name} {SETUP_TAG} {i + 1}>"
+        linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+        try:
+            code = compile(source, file, "exec")
+        except SyntaxError as error:
+            raise UsageError(f"{file} is not plain Python: {error.msg} (line {error.lineno})", hint="leave magics out of it") from error
+        exec(code, vars(sys.modules["__main__"]))
+    return len(cells)
+
+
+def arguments(workflow: Workflow, words: list[str], namespace: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """`--name value` pairs and positional values as the workflow's arguments, by the types it declares.
+
+    `{name}` alone is the variable itself.  Raises UsageError naming the argument.
+    """
+    parameters = list(inspect.signature(workflow.function).parameters.values())[1:]
+    types_of = _annotations(workflow)
+    by_name = {p.name: p for p in parameters}
+    free = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    rest = [w for i, w in enumerate(words) if not (w == "--" and i == 0)]
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--"):
+            if len(args) >= len(free):
+                raise UsageError(f"{workflow.name} has no place for {word!r}", hint=f"its parameters are {workflow.parameters_text()}")
+            args.append(_value(word, types_of.get(free[len(args)]), free[len(args)], namespace))
+            continue
+        name, given, text = word[2:].partition("=")
+        name = name.replace("-", "_")
+        if name not in by_name and not takes_any:
+            raise UsageError(f"{workflow.name} has no parameter {name!r}", hint=f"its parameters are {workflow.parameters_text()}")
+        if not given:
+            if types_of.get(name) is bool and (not rest or rest[0].startswith("--")):
+                text = "true"
+            elif not rest:
+                raise UsageError(f"--{name} needs a value")
+            else:
+                text = rest.pop(0)
+        kwargs[name] = _value(text, types_of.get(name), name, namespace)
+    return tuple(args), kwargs
+
+
+def _annotations(workflow: Workflow) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(workflow.function)
+    except (NameError, TypeError):
+        return {}
+
+
+def _value(text: str, kind: Any, name: str, namespace: Mapping[str, Any] | None) -> Any:
+    variable = _VARIABLE.fullmatch(text)
+    if variable is not None:
+        if namespace is None or variable[1] not in namespace:
+            raise UsageError(f"--{name}: there is no variable {variable[1]!r}", hint="write a value, or define the variable first")
+        return namespace[variable[1]]
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        inner = [k for k in typing.get_args(kind) if k is not type(None)]
+        if text.lower() in ("none", "null") and len(inner) < len(typing.get_args(kind)):
+            return None
+        kind = inner[0] if len(inner) == 1 else None
+    try:
+        if kind is str:
+            return text
+        if kind is bool:
+            return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[text.lower()]
+        if kind in (int, float):
+            return kind(text)
+        if kind is Path:
+            return Path(text)
+        if kind is None:
+            return _literal(text)
+        return json.loads(text)
+    except (ValueError, KeyError) as error:
+        wanted = getattr(kind, "__name__", str(kind))
+        raise UsageError(f"--{name}: {text!r} is not a {wanted}") from error
+
+
+def _literal(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

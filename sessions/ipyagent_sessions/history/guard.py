@@ -1,0 +1,114 @@
+"""One SELECT and nothing else.
+
+DuckDB's own parser judges, never a pattern.  Its statement type is not enough: `WITH x AS (COPY ... TO ...) SELECT` is a
+SELECT to it and writes a file, and `EXPLAIN ANALYZE COPY` runs the copy.  So the parsed tree is looked at as well: every query
+inside must read, and tables come from views or from the few functions of `_FUNCTIONS`, which leaves out those that read files,
+change settings, or run SQL that is hidden in a text.  DuckDB's own lock (`sql._connected`) stands behind this.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from ipyagent_sessions.errors import UsageError
+
+if TYPE_CHECKING:
+    import duckdb
+
+_READING: Final = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
+_FUNCTIONS: Final = frozenset({
+    "lineage", "unnest", "range", "generate_series", "repeat", "json_each", "json_tree",
+    "duckdb_columns", "duckdb_functions", "duckdb_keywords", "duckdb_tables", "duckdb_types", "duckdb_views", "pragma_version",
+})
+_HINT: Final = "one SELECT over the views is possible; see them with: SHOW TABLES"
+
+
+def checked(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
+    """`sql` as the one statement to run: a SELECT (also FROM first, DESCRIBE, SUMMARIZE, SHOW) or an EXPLAIN of one.
+
+    Raises UsageError that names what is refused.
+    """
+    import duckdb
+
+    statement = _only(connection, sql)
+    if statement.type == duckdb.StatementType.EXPLAIN:
+        prefix, rest = _explained(statement.query)
+        inner = _only(connection, rest)
+        _check(connection, inner)
+        return f"{prefix} {inner.query}"
+    _check(connection, statement)
+    return statement.query
+
+
+def one_line(error: Exception) -> str:
+    """DuckDB's message without its picture of the query."""
+    lines = str(error).partition("\nLINE ")[0].splitlines()
+    return " ".join(line.strip() for line in lines if line.strip() and not line.startswith("Did you mean"))
+
+
+def _only(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
+    import duckdb
+
+    try:
+        found = connection.extract_statements(sql)
+    except duckdb.Error as error:
+        raise UsageError(one_line(error)) from None
+    if len(found) != 1:
+        what = f"{len(found)} statements" if found else "an empty query"
+        raise UsageError(f"{what} cannot be run", hint=_HINT)
+    return found[0]
+
+
+def _check(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> None:
+    import duckdb
+
+    if statement.type != duckdb.StatementType.SELECT:
+        word = next((text for text, _ in _words(statement.query)), "it").upper()
+        raise UsageError(f"{word} is refused: a query only reads", hint=_HINT)
+    row = connection.execute("SELECT json_serialize_sql(?)", [statement.query]).fetchone()
+    tree = json.loads(row[0]) if row else {"error": True, "error_message": "no tree"}
+    if tree["error"]:
+        raise UsageError(f"this form of query cannot be checked and is refused: {tree['error_message']}", hint=_HINT)
+    for node in _nodes(tree["statements"]):
+        kind = node.get("type")
+        if isinstance(kind, str) and kind.endswith("_NODE") and kind not in _READING:
+            raise UsageError(f"{kind.partition('_')[0]} inside a query is refused: a query only reads", hint=_HINT)
+        if kind == "TABLE_FUNCTION":
+            name = str(node["function"].get("function_name", "")).lower()
+            if name not in _FUNCTIONS:
+                raise UsageError(f"the table function {name}() is refused: a query reads the views only", hint=_HINT)
+
+
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    """All objects of a JSON tree."""
+    open_: list[Any] = [tree]
+    while open_:
+        node = open_.pop()
+        if isinstance(node, dict):
+            yield node
+            open_ += node.values()
+        elif isinstance(node, list):
+            open_ += node
+
+
+def _words(sql: str) -> Iterator[tuple[str, int]]:
+    """The words and signs of a statement without comments, each with its offset in characters."""
+    import duckdb
+
+    raw = sql.encode()  # offsets are in bytes
+    found = [(at, kind) for at, kind in duckdb.tokenize(sql) if kind != duckdb.token_type.comment]
+    for (at, _), following in zip(found, [*(at for at, _ in found[1:]), len(raw)], strict=True):
+        yield raw[at:following].decode().split()[0], len(raw[:at].decode())
+
+
+def _explained(sql: str) -> tuple[str, str]:
+    """EXPLAIN or EXPLAIN ANALYZE, and the statement behind it.  Options in parentheses are refused."""
+    words = list(_words(sql))
+    skip = 2 if len(words) > 1 and words[1][0].upper() == "ANALYZE" else 1
+    if len(words) > 1 and words[1][0].startswith("("):
+        raise UsageError("EXPLAIN with options is refused", hint="EXPLAIN [ANALYZE] SELECT ... is possible")
+    if len(words) <= skip:
+        raise UsageError("EXPLAIN of nothing is refused", hint=_HINT)
+    return ("EXPLAIN ANALYZE" if skip == 2 else "EXPLAIN"), sql[words[skip][1]:]

@@ -1,0 +1,216 @@
+"""Which files feed a query: whole segments for DuckDB to read, and everything else as lines of JSON.
+
+A segment all of whose events count is read by DuckDB itself.  The tails of journals, segments of which only a part counts, and
+segments that DuckDB could not read come through our own readers, which verify each event and keep what is whole.  One session
+that cannot be read is left out, or read as far as it goes, and named in `problems`.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from ipyagent_sessions.errors import DamageError, IpyagentError, NewerFormat
+from ipyagent_sessions.events import Event, as_raw, encode
+from ipyagent_sessions.history import columns
+from ipyagent_sessions.log import segments
+from ipyagent_sessions.log.format import Damage, clean_lines, scan
+from ipyagent_sessions.log.reader import Piece, pieces
+from ipyagent_sessions.place import Header
+from ipyagent_sessions.session import Session
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ipyagent_sessions.store import Store
+
+_TRIES: Final = 5
+_END: Final = 2**62
+
+
+class Sources:
+    """What a query reads: `files` are segments, `lines` are events as JSON, `owners` says for each the session."""
+
+    def __init__(self) -> None:
+        self.files: list[Path] = []
+        self.lines: list[bytes] = []
+        self.owners: list[bytes] = []
+        self.headers: dict[str, Header] = {}
+        self.held: dict[str, bool] = {}
+        self.problems: list[str] = []
+
+    def tail(self) -> pa.Table:
+        """One row a line: session_id, line."""
+        return columns.table(session_id=columns.texts(self.owners), line=columns.texts(self.lines))
+
+    def sessions(self) -> pa.Table:
+        """One row a session: what its header says, and whether its lease is held (0 or 1)."""
+        headers = self.headers.values()
+        return columns.table(
+            session_id=columns.texts([s.encode() for s in self.headers]),
+            notebook=columns.texts([h.notebook.encode() if h.notebook is not None else None for h in headers]),
+            created=columns.texts([h.created.encode() or None for h in headers]),
+            parent=columns.texts([h.parent.session.encode() if h.parent else None for h in headers]),
+            parent_seq=columns.integers([h.parent.seq if h.parent else None for h in headers]),
+            held=columns.integers([self.held[s] for s in self.headers]))
+
+    def lineage(self) -> pa.Table:
+        """For each session the sessions its history goes through, itself at depth 0, and the seqs of each that count."""
+        steps = [(session_id, *step) for session_id in self.headers for step in self._ancestry(session_id)]
+        return columns.table(
+            session_id=columns.texts([s[0].encode() for s in steps]), origin=columns.texts([s[1].encode() for s in steps]),
+            first=columns.integers([s[2] for s in steps]), last=columns.integers([s[3] for s in steps]),
+            depth=columns.integers([s[4] for s in steps]))
+
+    def _ancestry(self, session_id: str) -> Iterator[tuple[str, int, int, int]]:
+        seen: set[str] = set()
+        last, current = _END, session_id
+        while current in self.headers and current not in seen:
+            seen.add(current)
+            parent = self.headers[current].parent
+            yield current, parent.seq + 1 if parent else 0, last, len(seen) - 1
+            if parent is None:
+                return
+            last, current = parent.seq, parent.session
+
+
+def gather(store: Store, distrusted: Iterable[Path] = ()) -> Sources:
+    """Look at every session of the store.  The segments in `distrusted` are read event by event, as far as they verify."""
+    sources, apart = Sources(), frozenset(distrusted)
+    with _without_collector():
+        for session_id in sorted(store.session_ids()):
+            try:
+                _take(Session(store, session_id), sources, apart)
+            except (IpyagentError, OSError) as error:
+                sources.problems.append(f"session {session_id} is left out: {error}")
+    for session_id, header in sources.headers.items():
+        if header.parent is not None and header.parent.session not in sources.headers:
+            sources.problems.append(f"session {session_id}: its parent {header.parent.session} cannot be read, "
+                                    f"so the events up to {header.parent.seq} are missing from its lineage")
+    return sources
+
+
+class _Log:
+    """What one look at a session's files gave."""
+
+    def __init__(self, next_seq: int) -> None:
+        self.next_seq = next_seq
+        self.files: list[Path] = []
+        self.lines: list[bytes] = []
+        self.gaps: list[str] = []
+        self.damage: list[str] = []
+
+    def reach(self, seq: int) -> None:
+        """Note that the next event is `seq`."""
+        if seq > self.next_seq:
+            missing = f"event {self.next_seq} is" if seq == self.next_seq + 1 else f"events {self.next_seq} to {seq - 1} are"
+            self.gaps.append(f"{missing} missing")
+
+
+def _take(session: Session, sources: Sources, distrusted: frozenset[Path]) -> None:
+    """Add what a session consists of.  Raises IpyagentError or OSError, and has added nothing then."""
+    header, first, problems = _header(session)
+    if header is None:
+        return
+    log = _Log(first)
+    for attempt in range(_TRIES):
+        try:
+            log = _read(pieces(session.layout, first), first, distrusted)
+        except FileNotFoundError:  # sealed or merged away since it was listed
+            if attempt == _TRIES - 1:
+                raise
+            continue
+        if not log.gaps:
+            break
+    held = session.held()
+    problems += [text for text in log.damage if not (held and ": torn, " in text)]  # held: the writer is inside a line
+    sources.problems += [f"session {session.id}: {text}" for text in problems + log.gaps]
+    sources.files += log.files
+    sources.lines += log.lines
+    sources.owners += [session.id.encode()] * len(log.lines)
+    sources.headers[session.id] = header
+    sources.held[session.id] = held
+
+
+def _header(session: Session) -> tuple[Header | None, int, list[str]]:
+    """The header, the first seq, and what is wrong.  None for a folder that holds no session (yet)."""
+    try:
+        return session.header, session.first, []
+    except NewerFormat:
+        raise
+    except IpyagentError as error:
+        starts = [s.first for s in session.layout.segments()] + [j.first for j in session.layout.journals()]
+        if not starts and isinstance(error, DamageError):
+            raise
+        if not starts:
+            return None, 1, []
+        return Header(0, session.id, ""), min(starts), [f"{error.message}; its events are read all the same"]
+
+
+def _read(found: list[Piece], first: int, distrusted: frozenset[Path]) -> _Log:
+    """The pieces of a log, each seq once and in order.  Raises FileNotFoundError."""
+    log = _Log(first)
+    for piece in found:
+        if piece.whole and piece.last is not None and piece.path not in distrusted:
+            log.reach(piece.first)
+            log.files.append(piece.path)
+            log.next_seq = piece.last + 1
+            continue
+        data = b"" if piece.sealed else piece.path.read_bytes()
+        clean = clean_lines(data)
+        start = max(log.next_seq, piece.first)
+        if clean is not None:
+            skip, stop = max(0, start - clean[0]), None if piece.last is None else max(0, piece.last + 1 - clean[0])
+            lines = clean[1][skip:stop]
+            if lines:
+                log.reach(clean[0] + skip)
+                log.lines += lines
+                log.next_seq = clean[0] + skip + len(lines)
+            continue
+        for event in _verified(piece, data, log.damage):
+            if log.next_seq <= event.seq and piece.first <= event.seq <= (math.inf if piece.last is None else piece.last):
+                log.reach(event.seq)
+                log.lines.append(_json(event))
+                log.next_seq = event.seq + 1
+    return log
+
+
+def _verified(piece: Piece, data: bytes, damage: list[str]) -> Iterator[Event]:
+    """The events of a file that verify."""
+    found: list[Damage | str] = []
+    if piece.sealed:
+        yield from segments.read(piece.path, after=piece.first - 1, until=piece.last, damage=found)
+    for item in scan(data, piece.path.name):
+        if isinstance(item, Damage):
+            found.append(item)
+        else:
+            yield item[1]
+    damage += map(str, found)
+
+
+def _json(event: Event) -> bytes:
+    """The event as JSON that DuckDB reads too: a payload that is not good UTF-8 becomes a text."""
+    body = encode(event)
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return encode(msgspec.structs.replace(event, payload=as_raw(bytes(event.payload).decode("utf-8", "replace"))))
+    return body
+
+
+@contextmanager
+def _without_collector() -> Generator[None]:
+    """Hundreds of thousands of new objects, none of them in a cycle: the collector would walk them again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -1,0 +1,142 @@
+"""One SELECT over all sessions (R100).
+
+DuckDB runs in memory: an open DuckDB file would lock out every other process.  Sealed segments are read where they are, tails
+of journals go through our own reader, since one torn line would fail a whole read of JSON.  The views are made anew for each
+query, so a query sees what is on disk when it begins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ipyagent_sessions.errors import UsageError
+from ipyagent_sessions.events import ENGINE, SCHEMA_VERSION
+from ipyagent_sessions.history import guard
+from ipyagent_sessions.history.result import Result
+from ipyagent_sessions.history.sources import Sources, gather
+from ipyagent_sessions.history.views import BASE, LINEAGE, VIEWS
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+    from ipyagent_sessions.store import Store
+
+Params = Sequence[Any] | Mapping[str, Any]
+
+_TRIES: Final = 5
+_TYPES: Final = {
+    "seq": "BIGINT", "event_type": "VARCHAR", "timestamp": "TIMESTAMPTZ", "recorded_at": "TIMESTAMPTZ", "task_id": "VARCHAR",
+    "activity_id": "VARCHAR", "attempt": "INTEGER", "actor": "VARCHAR", "payload": "JSON", "parent_event": "BIGINT",
+    "schema_version": "SMALLINT", "ignorable": "BOOLEAN", "agent_version": "VARCHAR", "execution_time_ms": "DOUBLE",
+    "cpu_s": "DOUBLE", "rss_bytes": "BIGINT", "input_tokens": "BIGINT", "output_tokens": "BIGINT", "cost_usd": "DOUBLE",
+}
+_DEFAULTS: Final = {"recorded_at": "e.timestamp", "actor": f"'{ENGINE}'", "payload": "'{}'",
+                    "schema_version": f"{SCHEMA_VERSION}::SMALLINT", "ignorable": "false"}
+"""The fields of `events.Event`: their types in a line, and what stands for one that a line leaves out."""
+
+_HINT: Final = f"the views are {', '.join(view.name for view in VIEWS)}; see columns with: DESCRIBE events"
+
+
+def query(store: Store, sql: str, params: Params | None = None) -> Result:
+    """The result of one SELECT over the views of `views.VIEWS`, with `?` or `$name` taken from `params`.
+
+    Raises UsageError when the query is not one SELECT, or when DuckDB refuses it.  What could not be read of the store is
+    named in `Result.problems` and does not stop the query.
+    """
+    import duckdb
+
+    with duckdb.connect(":memory:") as parser:
+        statement = guard.checked(parser, sql)
+    distrusted: set[Path] = set()
+    vanished = 0
+    while True:
+        sources = gather(store, distrusted)
+        try:
+            table = _run(sources, statement, params)
+        except duckdb.InterruptException:
+            raise KeyboardInterrupt from None
+        except duckdb.Error as error:
+            suspects = [path for path in sources.files if path.name in str(error) and os.fspath(path) in str(error)]
+            gone = [path for path in suspects if not path.exists()]
+            if not suspects or vanished >= _TRIES:
+                raise UsageError(guard.one_line(error), hint=_HINT) from None
+            vanished += bool(gone)  # merged away since it was listed: look again
+            distrusted.update(set(suspects).difference(gone))
+            continue
+        return Result(table, sources.problems)
+
+
+def describe() -> dict[str, list[tuple[str, str]]]:
+    """The columns of each view as (name, type), for the documentation."""
+    with _connected(Sources()) as connection:
+        found: dict[str, list[tuple[str, str]]] = {}
+        for view in (*VIEWS, LINEAGE):
+            source = "SELECT * FROM lineage('')" if view is LINEAGE else view.name
+            found[view.name] = [(str(row[0]), str(row[1])) for row in connection.execute(f"DESCRIBE {source}").fetchall()]
+        return found
+
+
+def _run(sources: Sources, statement: str, params: Params | None) -> pa.Table:
+    with _connected(sources) as connection:
+        found: pa.Table = connection.sql(statement, params=params).to_arrow_table()
+        return found
+
+
+@contextlib.contextmanager
+def _connected(sources: Sources) -> Generator[duckdb.DuckDBPyConnection]:
+    """A database in memory that holds the views and can reach the segments, and nothing else, read only."""
+    import duckdb
+
+    spill = Path(tempfile.gettempdir(), f"ipyagent-sql-{os.getpid()}-{secrets.token_hex(4)}")
+    options: dict[str, Any] = {
+        "temp_directory": os.fspath(spill), "python_enable_replacements": False, "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False, "allow_community_extensions": False,
+    }
+    try:
+        with duckdb.connect(":memory:", config=options) as connection:
+            _define(connection, sources)
+            connection.execute("SET allowed_paths = ?", [[os.fspath(path) for path in sources.files]])
+            connection.execute("SET enable_external_access = false")
+            connection.execute("SET lock_configuration = true")
+            yield connection
+    finally:
+        shutil.rmtree(spill, ignore_errors=True)
+
+
+def _define(connection: duckdb.DuckDBPyConnection, sources: Sources) -> None:
+    """Make the views over `sources`."""
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("CREATE SCHEMA base")
+    values = [f"coalesce(e.{name}::{kind.replace('JSON', 'VARCHAR')}, {_DEFAULTS.get(name, 'NULL')}) AS {name}"
+              for name, kind in _TYPES.items()]
+    _table(connection, "tail", f"""SELECT session_id, {", ".join(values)}
+        FROM (SELECT session_id, json_transform(line, '{json.dumps(_TYPES)}') AS e FROM incoming)""", sources.tail())
+    _table(connection, "sessions", "SELECT * REPLACE (created::TIMESTAMPTZ AS created, held::BOOLEAN AS held) FROM incoming",
+           sources.sessions())
+    _table(connection, "lineage", "FROM incoming", sources.lineage())
+    events = "FROM base.tail"
+    if sources.files:
+        # explicit files: an empty store works, and what is half written never matches; hive: a folder named a=b is no column
+        connection.execute("SET VARIABLE segments = ?", [[os.fspath(path) for path in sources.files]])
+        events = f"""SELECT session_id, {", ".join(_TYPES)}
+            FROM read_parquet(getvariable('segments'), hive_partitioning = false) UNION ALL {events}"""
+    connection.execute(f"CREATE VIEW base.events AS {events}")
+    for view in (*BASE, *VIEWS):
+        connection.execute(f"CREATE VIEW {view.name} AS {view.sql}")
+    connection.execute(f"CREATE MACRO {LINEAGE.name} AS TABLE {LINEAGE.sql}")
+
+
+def _table(connection: duckdb.DuckDBPyConnection, name: str, select: str, rows: pa.Table) -> None:
+    """Copy rows into a table of `base`: a registered Arrow table would show up in SHOW TABLES."""
+    connection.register("incoming", rows)
+    connection.execute(f"CREATE TABLE base.{name} AS {select}")
+    connection.unregister("incoming")

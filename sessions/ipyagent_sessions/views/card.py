@@ -1,0 +1,194 @@
+"""One task as what is shown of it: every field of the monitoring panel (R190-R201) and what may be done now (R202-R205).
+
+A pure function of the folded state, `live.json` and the time.  The cell's text, its HTML, the server's JSON and the sidebar all show
+this model, so they cannot disagree.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from ipyagent_sessions.events import seconds_of
+from ipyagent_sessions.lifecycle import ENDED, LOST, TaskState
+from ipyagent_sessions.log.appender import RISK
+from ipyagent_sessions.log.live import Live
+from ipyagent_sessions.state import State
+from ipyagent_sessions.views import formats
+
+LEAST_FOR_ESTIMATE: Final = 3
+
+
+class Ask(Struct):
+    """Something that waits for a person.  `details` is JSON text; `digest` is what an answer confirms."""
+
+    approval_id: str
+    question: str
+    details: str
+    digest: str
+    kind: str
+    choices: list[str]
+    if_ignored: str
+    since_s: float
+
+
+class Card(Struct):
+    """What is shown of a task.  Times in seconds, sizes in bytes, None where it is not known.
+
+    `actions` maps pause, resume, cancel, log to the reason why it is not allowed now, empty when it is.
+    """
+
+    session_id: str
+    task_id: str
+    title: str
+    target: str
+    state: str
+    headline: str
+    reason: str
+    detail: str
+    elapsed_s: float
+    done: int
+    total: int | None
+    failed: int
+    retried: int
+    stage: str
+    stage_name: str
+    now: list[str]
+    text: str
+    remaining_s: float | None
+    remaining_basis: str
+    checkpoint_age_s: float | None
+    checkpoint_label: str
+    checkpoint_seq: int | None
+    checkpoint_next_s: float | None
+    durability: str
+    risk: str
+    cpu_percent: float | None
+    memory: int | None
+    memory_total: int | None
+    disk_used_percent: float | None
+    tokens: int
+    cost_usd: float
+    asks: list[Ask]
+    alarms: list[str]
+    actions: dict[str, str]
+    seq: int
+    goal: str | None = None
+    attempt: int = 0
+    recoveries: int = 0
+
+
+def card(session_id: str, state: State, live: Live | None, effective: str, now: float) -> Card:
+    """The card of the session's current task.  `effective` is the state as shown, `now` seconds since the epoch."""
+    system, run = state.system_state, state.execution_state
+    running = effective == TaskState.RUNNING
+    if live is not None and live.task_id != system.task_id:
+        live = None
+    remaining, basis = _estimate(state, running, now)
+    stage = run.stages.get(run.current_stage)
+    checkpoint = state.checkpoint
+    return Card(
+        session_id, system.task_id or "", system.title or state.title, system.target.rpartition(":")[2], effective,
+        _headline(state, effective), system.reason, system.detail, _elapsed(state, running, now), run.done, run.total, run.failed,
+        run.retried, run.current_stage, stage.name if stage else "", _now(state, live, running), run.text, remaining, basis,
+        max(0.0, now - seconds_of(checkpoint.at)) if checkpoint else None, checkpoint.label if checkpoint else "",
+        checkpoint.seq if checkpoint else None, live.next_checkpoint if live and running else None,
+        system.durability, RISK.get(system.durability, ""),
+        live.cpu if live and running else None, live.rss if live and running else None, live.memory_total if live else None,
+        _disk(live), state.input_tokens + state.output_tokens, state.cost_usd, _asks(state, now),
+        [*state.alarms, *([live.degraded] if live and live.degraded else [])], actions(state, effective), state.seq,
+        state.business_state.current_goal, system.attempt, system.recoveries)
+
+
+def actions(state: State, effective: str) -> dict[str, str]:
+    """Why each action is not allowed now, empty when it is."""
+    system = state.system_state
+    ended = f"it is {effective}, and an ended task never changes" if system.status in ENDED else ""
+    none = "" if system.status else "there is no task yet"
+    running = effective == TaskState.RUNNING
+    return {
+        "pause": none or ended or ("" if running else f"it is {effective}, not running"),
+        "resume": none or ended or ("it is running" if running else ""),
+        "cancel": none or ended,
+        "log": "",
+    }
+
+
+def _headline(state: State, effective: str) -> str:
+    """One line for the state: what it is and why."""
+    system, run = state.system_state, state.execution_state
+    of = f" of {run.total}" if run.total is not None else ""
+    if effective == LOST:
+        return f"stopped at activity {run.done}{of}: the process that ran it is gone"
+    if effective == TaskState.RUNNING and system.pausing:
+        return f"running, pausing: waiting for {len(run.active_activities)} open activities"
+    if effective == TaskState.SUSPENDED:
+        return f"suspended: {system.detail or system.reason}"
+    if effective == TaskState.INTERRUPTED:
+        return "interrupted by a person"
+    if effective == TaskState.FAILED:
+        return f"failed: {system.error_type}: {system.error}"
+    if effective == TaskState.CANCELLED:
+        return f"cancelled{': ' + system.detail if system.detail else ''}"
+    return effective
+
+
+def _elapsed(state: State, running: bool, now: float) -> float:
+    system = state.system_state
+    return system.ran_s + (max(0.0, now - seconds_of(system.changed_at)) if running and system.changed_at else 0.0)
+
+
+def _estimate(state: State, running: bool, now: float) -> tuple[float | None, str]:
+    """Seconds that are left and what the estimate rests on; (None, why) when it would be a guess."""
+    run = state.execution_state
+    if not running:
+        return None, ""
+    if run.total is None:
+        return None, "nobody has said how many activities there are"
+    if run.done < LEAST_FOR_ESTIMATE:
+        return None, f"after {LEAST_FOR_ESTIMATE} activities"
+    pace = _elapsed(state, running, now) / run.done
+    return max(0, run.total - run.done) * pace, f"{run.done} activities took {formats.duration(pace)} each"
+
+
+def _now(state: State, live: Live | None, running: bool) -> list[str]:
+    """What runs now, by name, with the attempt when it is not the first."""
+    if not running:
+        return []
+    run = state.execution_state
+    if live is not None and live.now and live.last_seq >= state.seq:
+        names = live.now
+    else:
+        names = list(run.active_activities)
+    shown = []
+    for activity_id in names:
+        active = run.active_activities.get(activity_id)
+        tried = f" (attempt {active.attempt})" if active and active.attempt > 1 else ""
+        far = f" {active.done} of {active.total}" if active and active.total else ""
+        shown.append(f"{activity_id.partition('/')[2] or activity_id}{far}{tried}")
+    return shown
+
+
+def _disk(live: Live | None) -> float | None:
+    if live is None or not live.disk_total or live.disk_free is None:
+        return None
+    return round(100 * (1 - live.disk_free / live.disk_total), 1)
+
+
+def _asks(state: State, now: float) -> list[Ask]:
+    if state.system_state.status in ENDED:
+        return []
+    return [Ask(key, a.question, _json_text(a.details), a.digest, a.kind, a.choices, a.if_ignored, max(0.0, now - seconds_of(a.asked_at)))
+            for key, a in state.execution_state.approvals.items() if a.answer is None]
+
+
+def _json_text(raw: Any) -> str:
+    text = bytes(memoryview(raw)).decode("utf-8", "replace")
+    return "" if text == "null" else text
+
+
+def as_json(shown: Card) -> bytes:
+    """The card as JSON, for the server."""
+    return msgspec.json.encode(shown)

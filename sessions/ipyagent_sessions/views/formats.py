@@ -1,0 +1,66 @@
+"""Numbers as a person reads them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_SIZES: Final = ("B", "KB", "MB", "GB", "TB")
+
+
+def duration(seconds: float | None) -> str:
+    """8 min 32 s; the two largest units, "unknown" for None."""
+    if seconds is None:
+        return "unknown"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    days, rest = divmod(whole, 86400)
+    hours, rest = divmod(rest, 3600)
+    minutes, secs = divmod(rest, 60)
+    if days:
+        return f"{days} d {hours} h"
+    if hours:
+        return f"{hours} h {minutes} min"
+    if minutes:
+        return f"{minutes} min {secs} s"
+    return f"{secs} s"
+
+
+def age(seconds: float) -> str:
+    """40 s ago; "now" for less than a second."""
+    return "now" if seconds < 1 else f"{duration(seconds)} ago"
+
+
+def size(count: float | None) -> str:
+    """1.2 GB in powers of 1000; "unknown" for None."""
+    if count is None:
+        return "unknown"
+    for unit in _SIZES:
+        if count < 1000 or unit == _SIZES[-1]:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError("the last unit ends the loop")
+
+
+def quantity(count: float) -> str:
+    """18.2 k, 3.1 M."""
+    if count < 1000:
+        return f"{count:.0f}"
+    return f"{count / 1000:.1f} k" if count < 999_950 else f"{count / 1_000_000:.1f} M"
+
+
+def money(usd: float) -> str:
+    """$0.31; four digits below a cent."""
+    return f"${usd:.2f}" if usd >= 0.01 or usd == 0 else f"${usd:.4f}"
+
+
+def percent(part: float, whole: float) -> str:
+    """65 %, rounded down so that 100 % means done."""
+    return f"{int(100 * part / whole) if whole else 0} %"
+
+
+def clock(timestamp: str) -> str:
+    """The time of day, UTC, of one of our timestamps: 14:02:07."""
+    return timestamp[11:19]

@@ -1,0 +1,75 @@
+"""Cards, lists and logs as text: for terminals, for front ends without HTML, and for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ipyagent_sessions.textsafe import display_width, plain
+from ipyagent_sessions.views import formats
+from ipyagent_sessions.views.card import Card
+
+_BAR: Final = 28
+
+
+def card(shown: Card, *, prefix: str = "%agent") -> str:
+    """A task in a few lines; `prefix` is how commands are written at this door."""
+    lines = [f"{plain(shown.title, 60)}  {shown.task_id}  {shown.state}  {formats.duration(shown.elapsed_s)}"]
+    lines.append(f"  {bar(shown.done, shown.total)}")
+    if shown.stage:
+        lines.append(f"  stage {shown.stage} {plain(shown.stage_name, 60)}")
+    if shown.now:
+        more = f" and {len(shown.now) - 3} more" if len(shown.now) > 3 else ""
+        lines.append(f"  now {', '.join(plain(n, 60) for n in shown.now[:3])}{more}")
+    if shown.state == "running":
+        rest = "unknown" if shown.remaining_s is None else f"about {formats.duration(shown.remaining_s)}"
+        lines.append(f"  remaining {rest} ({shown.remaining_basis})")
+    elif shown.headline != shown.state:
+        lines.append(f"  {plain(shown.headline, 200)}")
+    if shown.checkpoint_age_s is not None:
+        named = f" {shown.checkpoint_label}" if shown.checkpoint_label else ""
+        following = f", next in {formats.duration(shown.checkpoint_next_s)}" if shown.checkpoint_next_s is not None else ""
+        lines.append(f"  checkpoint{named} {formats.age(shown.checkpoint_age_s)} (event {shown.checkpoint_seq}){following}")
+    lines += [f"  {line}" for line in _resources(shown)]
+    lines.append(f"  {shown.durability}: {shown.risk}")
+    for ask in shown.asks:
+        lines.append(f"  needs you: {plain(ask.question, 160)}" + (f" {plain(ask.details, 160)}" if ask.details else ""))
+        choice = f" --choice {'|'.join(ask.choices)}" if ask.choices else ""
+        lines.append(f"    {prefix} approve {shown.session_id} --approval {ask.approval_id}{choice}   or   {prefix} deny {shown.session_id} "
+                     f"--approval {ask.approval_id}   ({ask.if_ignored})")
+    lines += [f"  alarm: {plain(text, 200)}" for text in shown.alarms[-3:]]
+    return "\n".join(lines)
+
+
+def bar(done: int, total: int | None) -> str:
+    """A progress bar with n of m; without m only the count."""
+    if not total:
+        return f"{done} activities done" if done != 1 else "1 activity done"
+    filled = min(_BAR, _BAR * done // total)
+    return f"[{'#' * filled}{'.' * (_BAR - filled)}] {done} of {total}, {formats.percent(min(done, total), total)}"
+
+
+def _resources(shown: Card) -> list[str]:
+    parts = []
+    if shown.cpu_percent is not None:
+        parts.append(f"CPU {shown.cpu_percent:.0f} %")
+    if shown.memory is not None:
+        parts.append(f"memory {formats.size(shown.memory)} of {formats.size(shown.memory_total)}")
+    if shown.disk_used_percent is not None and shown.state == "running":
+        parts.append(f"disk {shown.disk_used_percent:.0f} %")
+    if shown.tokens or shown.cost_usd:
+        parts.append(f"{formats.quantity(shown.tokens)} tokens, {formats.money(shown.cost_usd)}")
+    return ["  ".join(parts)] if parts else []
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, width: int = 60, right: frozenset[str] = frozenset()) -> str:
+    """Rows under headings, aligned by display width; each cell in one line of at most `width` columns."""
+    cells = [[plain("" if v is None else str(v), width) for v in row] for row in rows]
+    sizes = [max([display_width(c), *(display_width(row[i]) for row in cells)]) for i, c in enumerate(columns)]
+
+    def line(values: Sequence[str]) -> str:
+        padded = [(" " * (size - display_width(v)) + v) if c in right else (v + " " * (size - display_width(v)))
+                  for v, size, c in zip(values, sizes, columns, strict=True)]
+        return "  ".join(padded).rstrip()
+
+    return "\n".join([line(list(columns)), *(line(row) for row in cells)])

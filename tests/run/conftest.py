@@ -1,0 +1,31 @@
+"""A witness, gates and an engine for each test; what a test left running is ended after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ipyagent_sessions.store import Store
+from tests.run.harness import Engine, Gate, Witness
+
+
+@pytest.fixture
+def witness(tmp_path: Path) -> Witness:
+    return Witness(tmp_path / "witness")
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    made = Gate()
+    yield made
+    made.open()
+
+
+@pytest.fixture
+def engine(store: Store, gate: Gate) -> Iterator[Engine]:
+    made = Engine(store)
+    yield made
+    gate.open()
+    made.close()
