@@ -32,8 +32,22 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "ActivityError", "ActivityTimeout", "Answer", "Context", "Done", "ResultLost", "Retry", "Session", "Store", "TaskNotCompleted",
-    "__version__", "activity", "load_ipython_extension", "progress", "unload_ipython_extension", "workflow",
+    "ActivityError",
+    "ActivityTimeout",
+    "Answer",
+    "Context",
+    "Done",
+    "ResultLost",
+    "Retry",
+    "Session",
+    "Store",
+    "TaskNotCompleted",
+    "__version__",
+    "activity",
+    "load_ipython_extension",
+    "progress",
+    "unload_ipython_extension",
+    "workflow",
 ]
 
 

@@ -29,20 +29,30 @@ def found(notebook: str | None) -> str:
     from ipyagent_sessions.store import Store
 
     ended = {state.value for state in ENDED}
-    unfinished = [x for x in Store().sessions() if x.summary is not None and x.summary.state and x.summary.state not in ended
-                  and (notebook is None or x.summary.notebook == notebook)]
+    unfinished = [
+        x
+        for x in Store().sessions()
+        if x.summary is not None
+        and x.summary.state
+        and x.summary.state not in ended
+        and (notebook is None or x.summary.notebook == notebook)
+    ]
     lines = []
     for listed in unfinished[:_MOST]:
         summary = listed.summary
         assert summary is not None
         of = f" of {summary.total}" if summary.total is not None else ""
-        how = {"lost": f"stopped at activity {summary.done}{of}: the process that ran it is gone",
-               "running": f"running at activity {summary.done}{of} in another process",
-               "suspended": f"suspended: {summary.detail or summary.reason}",
-               "interrupted": f"interrupted at activity {summary.done}{of}"}.get(listed.state, listed.state)
+        how = {
+            "lost": f"stopped at activity {summary.done}{of}: the process that ran it is gone",
+            "running": f"running at activity {summary.done}{of} in another process",
+            "suspended": f"suspended: {summary.detail or summary.reason}",
+            "interrupted": f"interrupted at activity {summary.done}{of}",
+        }.get(listed.state, listed.state)
         lines.append(f"{summary.title} ({listed.session_id}) {how}")
     if not lines:
         return ""
     more = f"\n  and {len(unfinished) - _MOST} more: %agent ls" if len(unfinished) > _MOST else ""
     shown = "\n  ".join(lines)
-    return f"ipyagent found unfinished work:\n  {shown}{more}\nRun its cell again, or: %agent resume {unfinished[0].session_id}"
+    return (
+        f"ipyagent found unfinished work:\n  {shown}{more}\nRun its cell again, or: %agent resume {unfinished[0].session_id}"
+    )

@@ -65,7 +65,9 @@ class AgentMagics(Magics):
 
         runs = options.command in ("run", "resume", "rerun") and not options.bg
         if runs and (self._following or current.get() is not None):
-            raise UsageError("a foreground task cannot be started inside another one", hint="start it with --bg, or after this one")
+            raise UsageError(
+                "a foreground task cannot be started inside another one", hint="start it with --bg, or after this one"
+            )
         self._following = self._following or runs
         try:
             yield
@@ -76,7 +78,10 @@ class AgentMagics(Magics):
 def _joined(line: str, cell: str) -> str:
     """The cell form: `%%agent sql` with the query as the body."""
     if line.split()[:1] != ["sql"]:
-        raise UsageError("a cell with %%agent needs the command sql", hint="%%agent sql, with the query below; other commands: %agent COMMAND")
+        raise UsageError(
+            "a cell with %%agent needs the command sql",
+            hint="%%agent sql, with the query below; other commands: %agent COMMAND",
+        )
     return f"{line} {cell}"
 
 

@@ -111,8 +111,15 @@ def _globals(words: list[str]) -> tuple[str | None, bool, list[str]]:
 def _door(root: str | None) -> Door:
     """A terminal: no namespace, and nobody to answer when it is not one."""
     actor = f"user:{_user()}@terminal"
-    return Door(Store(root), actor, Origin(holder=this_process(by=f"terminal of {_user()}")), None, not sys.stdin.isatty(), "ipyagent",
-                Path.cwd())
+    return Door(
+        Store(root),
+        actor,
+        Origin(holder=this_process(by=f"terminal of {_user()}")),
+        None,
+        not sys.stdin.isatty(),
+        "ipyagent",
+        Path.cwd(),
+    )
 
 
 def _user() -> str:

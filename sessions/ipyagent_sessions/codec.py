@@ -118,13 +118,16 @@ def _pack(value: Any, path: str, pickle: bool) -> Any:
     if kind is float:
         return value if math.isfinite(value) else {"$": "float", "v": repr(value)}
     if kind is list:
-        return [_pack(v, f"{path}[{i}]", pickle) if type(v) not in _PLAIN or type(v) is int else v
-                for i, v in enumerate(value)]
+        return [
+            _pack(v, f"{path}[{i}]", pickle) if type(v) not in _PLAIN or type(v) is int else v for i, v in enumerate(value)
+        ]
     if kind is dict:
         if "$" not in value and all(type(k) is str for k in value):
             return {k: _pack(v, f"{path}[{k!r}]", pickle) for k, v in value.items()}
-        return {"$": "dict", "v": [[_pack(k, f"{path} key", pickle), _pack(v, f"{path}[{k!r}]", pickle)]
-                                   for k, v in value.items()]}
+        return {
+            "$": "dict",
+            "v": [[_pack(k, f"{path} key", pickle), _pack(v, f"{path}[{k!r}]", pickle)] for k, v in value.items()],
+        }
     packed = _pack_tagged(value, path, pickle)
     if packed is not None:
         return packed
@@ -149,8 +152,11 @@ def _pack_tagged(value: Any, path: str, pickle: bool) -> dict[str, Any] | None:
             items = sorted(map(_shield, items), key=_encode_sorted)
         return {"$": type(value).__name__, "v": items}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return {"$": "namedtuple", "type": _name(type(value), path),
-                "v": [_pack(v, f"{path}[{i}]", pickle) for i, v in enumerate(value)]}
+        return {
+            "$": "namedtuple",
+            "type": _name(type(value), path),
+            "v": [_pack(v, f"{path}[{i}]", pickle) for i, v in enumerate(value)],
+        }
     if isinstance(value, bytes | bytearray):
         return {"$": type(value).__name__, "v": base64.b64encode(value).decode()}
     for tag, (cls, to_text, _) in _TEXTUAL.items():
@@ -177,9 +183,14 @@ def _pack_foreign(value: Any, path: str, pickle: bool) -> dict[str, Any] | None:
         if isinstance(value, pydantic.BaseModel):
             held = value.__getstate__()
             fields = {k: _pack(v, f"{path}.{k}", pickle) for k, v in held["__dict__"].items() if k in type(value).model_fields}
-            return {"$": "pydantic", "type": _name(kind, path), "v": fields, "set": sorted(held["__pydantic_fields_set__"]),
-                    "extra": _pack(held["__pydantic_extra__"], path, pickle),
-                    "private": _pack(held["__pydantic_private__"], path, pickle)}
+            return {
+                "$": "pydantic",
+                "type": _name(kind, path),
+                "v": fields,
+                "set": sorted(held["__pydantic_fields_set__"]),
+                "extra": _pack(held["__pydantic_extra__"], path, pickle),
+                "private": _pack(held["__pydantic_private__"], path, pickle),
+            }
     if root == "numpy":
         import numpy as np
 
@@ -187,7 +198,9 @@ def _pack_foreign(value: Any, path: str, pickle: bool) -> dict[str, Any] | None:
             return {"$": "npscalar", "type": value.dtype.str, "v": repr(value.item())}
         if type(value) is np.ndarray:
             if value.dtype.hasobject:
-                raise NotSerialisable(f"{path} is an array of Python objects", hint="convert it to a list, or to a typed array")
+                raise NotSerialisable(
+                    f"{path} is an array of Python objects", hint="convert it to a list, or to a typed array"
+                )
             out = io.BytesIO()
             np.save(out, value, allow_pickle=False)
             return {"$": "ndarray", "v": base64.b64encode(out.getvalue()).decode()}
@@ -209,8 +222,10 @@ def _as_arrow(value: Any, root: str, path: str) -> dict[str, Any] | None:
         try:
             table = pa.Table.from_pandas(frame, preserve_index=True)
         except (pa.ArrowException, ValueError, TypeError) as error:
-            raise NotSerialisable(f"{path} is a pandas {name} with a column that has no Arrow form: {error}",
-                                  hint="convert that column to text or numbers") from error
+            raise NotSerialisable(
+                f"{path} is a pandas {name} with a column that has no Arrow form: {error}",
+                hint="convert that column to text or numbers",
+            ) from error
     elif root == "polars":
         table = (value.to_frame() if name == "Series" else value).to_arrow()
     elif name == "Table":
@@ -226,8 +241,10 @@ def _as_arrow(value: Any, root: str, path: str) -> dict[str, Any] | None:
 
 def _name(cls: type, path: str) -> str:
     if "<locals>" in cls.__qualname__:
-        raise NotSerialisable(f"{path} is a {cls.__qualname__}, and a class defined inside a function cannot be found again",
-                              hint="define the class at the top of the module or in a cell of its own")
+        raise NotSerialisable(
+            f"{path} is a {cls.__qualname__}, and a class defined inside a function cannot be found again",
+            hint="define the class at the top of the module or in a cell of its own",
+        )
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
@@ -235,7 +252,11 @@ _TEXTUAL: Final[dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]
     "datetime": (dt.datetime, dt.datetime.isoformat, dt.datetime.fromisoformat),
     "date": (dt.date, dt.date.isoformat, dt.date.fromisoformat),
     "time": (dt.time, dt.time.isoformat, dt.time.fromisoformat),
-    "timedelta": (dt.timedelta, lambda v: f"{v.days} {v.seconds} {v.microseconds}", lambda v: dt.timedelta(*map(int, v.split()))),
+    "timedelta": (
+        dt.timedelta,
+        lambda v: f"{v.days} {v.seconds} {v.microseconds}",
+        lambda v: dt.timedelta(*map(int, v.split())),
+    ),
     "decimal": (decimal.Decimal, str, decimal.Decimal),
     "uuid": (uuid.UUID, str, uuid.UUID),
     "complex": (complex, repr, complex),
@@ -293,10 +314,15 @@ def _resolve(name: str, tag: str) -> type:
         for part in qualname.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
-        raise NotSerialisable(f"a recorded result is a {qualname}, and {module_name} has none now",
-                              hint="run the cell that defines it, then resume") from error
+        raise NotSerialisable(
+            f"a recorded result is a {qualname}, and {module_name} has none now",
+            hint="run the cell that defines it, then resume",
+        ) from error
     fits = isinstance(found, type) and (
-        dataclasses.is_dataclass(found) or issubclass(found, enum.Enum | msgspec.Struct | tuple) or hasattr(found, "model_validate"))
+        dataclasses.is_dataclass(found)
+        or issubclass(found, enum.Enum | msgspec.Struct | tuple)
+        or hasattr(found, "model_validate")
+    )
     if not fits:
         raise NotSerialisable(f"{name} is no longer a {tag}")
     return found
@@ -313,8 +339,14 @@ def _build_dataclass(cls: type, fields: dict[str, Any]) -> Any:
 def _build_pydantic(cls: Any, held: dict[str, Any]) -> Any:
     """The instance as it was; its validators had their say when it was first made."""
     out = cls.__new__(cls)
-    out.__setstate__({"__dict__": held["v"], "__pydantic_fields_set__": set(held["set"]), "__pydantic_extra__": held["extra"],
-                      "__pydantic_private__": held["private"]})
+    out.__setstate__(
+        {
+            "__dict__": held["v"],
+            "__pydantic_fields_set__": set(held["set"]),
+            "__pydantic_extra__": held["extra"],
+            "__pydantic_private__": held["private"],
+        }
+    )
     return out
 
 

@@ -18,9 +18,14 @@ from ipyagent_sessions.errors import ConfigError
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _EVENTS: Final = {
-    "activity_completed": "ActivityCompleted", "activity_failed": "ActivityFailed", "file_written": "FileWritten",
-    "external_api_called": "external_api_called", "code_generated": "CodeGenerated", "test_executed": "TestExecuted",
-    "approval_resolved": "ApprovalResolved", "error_occurred": "ErrorOccurred",
+    "activity_completed": "ActivityCompleted",
+    "activity_failed": "ActivityFailed",
+    "file_written": "FileWritten",
+    "external_api_called": "external_api_called",
+    "code_generated": "CodeGenerated",
+    "test_executed": "TestExecuted",
+    "approval_resolved": "ApprovalResolved",
+    "error_occurred": "ErrorOccurred",
 }
 _LAYERS: Final = ("business_state", "execution_state", "system_state")
 
@@ -64,9 +69,14 @@ def checkpoint_policy(document: Any) -> CheckpointPolicy:
     _storage(block.get("storage"), ignored)
     retention = _mapping(block.get("retention", {}), "checkpoint.retention", {"successful", "failed"})
     return CheckpointPolicy(
-        interval, tuple(events), tuple(paths), last_events,
+        interval,
+        tuple(events),
+        tuple(paths),
+        last_events,
         seconds(retention.get("successful", "7d"), "checkpoint.retention.successful"),
-        seconds(retention.get("failed", "30d"), "checkpoint.retention.failed"), tuple(ignored))
+        seconds(retention.get("failed", "30d"), "checkpoint.retention.failed"),
+        tuple(ignored),
+    )
 
 
 def _triggers(listed: Any) -> tuple[float | None, list[str], list[str]]:
@@ -79,14 +89,14 @@ def _triggers(listed: Any) -> tuple[float | None, list[str], list[str]]:
         where = f"checkpoint.triggers[{i}]"
         kind = _mapping(trigger, where, {"type", "interval", "events", "paths"}).get("type")
         allowed = {"time_interval": {"type", "interval"}, "event": {"type", "events"}, "state_change": {"type", "paths"}}
-        if kind not in allowed:
+        if not isinstance(kind, str) or kind not in allowed:
             raise ConfigError(f"{where}.type: {kind!r} is not known", hint="time_interval, event or state_change")
         _mapping(trigger, where, allowed[kind])
         if kind == "time_interval":
             interval = seconds(trigger.get("interval", "5m"), f"{where}.interval")
         elif kind == "event":
             for j, name in enumerate(_sequence(trigger.get("events", []), f"{where}.events")):
-                if name not in _EVENTS:
+                if not isinstance(name, str) or name not in _EVENTS:
                     raise ConfigError(f"{where}.events[{j}]: {name!r} is not known", hint=", ".join(sorted(_EVENTS)))
                 events.append(_EVENTS[name])
         else:
@@ -107,7 +117,9 @@ def _include(listed: Any, ignored: list[str]) -> int:
         if "event_history" in entry:
             match = re.fullmatch(r"last_(\d+)", str(entry["event_history"]))
             if match is None or int(match[1]) > 1000:
-                raise ConfigError(f"{where}.event_history: {entry['event_history']!r} is not known", hint="last_N with N up to 1000")
+                raise ConfigError(
+                    f"{where}.event_history: {entry['event_history']!r} is not known", hint="last_N with N up to 1000"
+                )
             last = int(match[1])
         if entry.get("generated_artifacts", "references") != "references":
             raise ConfigError(f"{where}.generated_artifacts: only references can be kept", hint="write references")
@@ -120,8 +132,11 @@ def _storage(block: Any, ignored: list[str]) -> None:
         ignored.append(f"checkpoint.storage.type: {storage['type']} (files go to the store's folder)")
     if storage.get("backend", "local") != "local":
         ignored.append(f"checkpoint.storage.backend: {storage['backend']} (files go to the store's folder)")
-    if int(storage.get("replication", 1)) > 1:
-        ignored.append(f"checkpoint.storage.replication: {storage['replication']} (one copy is kept)")
+    copies = storage.get("replication", 1)
+    if not isinstance(copies, int) or isinstance(copies, bool) or copies < 1:
+        raise ConfigError(f"checkpoint.storage.replication: {copies!r} is not a number of copies", hint="write 1 or more")
+    if copies > 1:
+        ignored.append(f"checkpoint.storage.replication: {copies} (one copy is kept)")
 
 
 def _mapping(value: Any, where: str, allowed: set[str]) -> dict[str, Any]:

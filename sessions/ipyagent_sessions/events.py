@@ -18,15 +18,40 @@ from ipyagent_sessions.errors import UsageError
 
 SCHEMA_VERSION: Final = 1
 
-TYPES: Final = frozenset({
-    "SessionCreated", "SessionForked",
-    "TaskQueued", "TaskStarted", "TaskSuspended", "TaskInterrupted", "TaskResumed", "TaskCompleted", "TaskFailed",
-    "TaskCancelled",
-    "ActivityStarted", "ActivityProgressed", "ActivityCompleted", "ActivityFailed", "ActivityRetried", "ActivityCompensated",
-    "MessageAdded", "StateChanged", "ApprovalRequested", "ApprovalResolved",
-    "FileWritten", "CodeGenerated", "TestExecuted", "ErrorOccurred",
-    "CheckpointCreated", "RecoveryCompleted", "ControlRequested", "BudgetExceeded", "AlarmRaised", "ConfigChanged",
-})
+TYPES: Final = frozenset(
+    {
+        "SessionCreated",
+        "SessionForked",
+        "TaskQueued",
+        "TaskStarted",
+        "TaskSuspended",
+        "TaskInterrupted",
+        "TaskResumed",
+        "TaskCompleted",
+        "TaskFailed",
+        "TaskCancelled",
+        "ActivityStarted",
+        "ActivityProgressed",
+        "ActivityCompleted",
+        "ActivityFailed",
+        "ActivityRetried",
+        "ActivityCompensated",
+        "MessageAdded",
+        "StateChanged",
+        "ApprovalRequested",
+        "ApprovalResolved",
+        "FileWritten",
+        "CodeGenerated",
+        "TestExecuted",
+        "ErrorOccurred",
+        "CheckpointCreated",
+        "RecoveryCompleted",
+        "ControlRequested",
+        "BudgetExceeded",
+        "AlarmRaised",
+        "ConfigChanged",
+    }
+)
 """The closed vocabulary of R088.  A workflow may emit other types; they are written as ignorable."""
 
 ENGINE: Final = "engine"
@@ -188,9 +213,15 @@ def from_document(record: dict[str, Any], *, seq: int, recorded_at: str) -> Even
     agent_version, execution_time_ms = metadata.pop("agent_version", None), metadata.pop("execution_time_ms", None)
     kept = {**rest, **({"metadata": metadata} if metadata else {})}
     event = Event(
-        seq=seq, event_type=event_type, timestamp=at, recorded_at=None if recorded_at == at else recorded_at,
-        activity_id=activity_id, payload=as_raw({**payload, "document": kept} if kept else payload),
-        ignorable=event_type not in TYPES, agent_version=agent_version, execution_time_ms=execution_time_ms,
+        seq=seq,
+        event_type=event_type,
+        timestamp=at,
+        recorded_at=None if recorded_at == at else recorded_at,
+        activity_id=activity_id,
+        payload=as_raw({**payload, "document": kept} if kept else payload),
+        ignorable=event_type not in TYPES,
+        agent_version=agent_version,
+        execution_time_ms=execution_time_ms,
         rss_bytes=_bytes_of(metadata.get("resource_usage")),
     )
     try:

@@ -49,21 +49,38 @@ _Q, _R, _S, _I = TaskState.QUEUED, TaskState.RUNNING, TaskState.SUSPENDED, TaskS
 _C, _X, _F = TaskState.COMPLETED, TaskState.CANCELLED, TaskState.FAILED
 
 TRANSITIONS: Final = (
-    _row(None, _Q, "user schedule engine", "a task is asked for", "a handle, its position, behind what",
-         "none yet; inputs and configuration are frozen"),
+    _row(
+        None,
+        _Q,
+        "user schedule engine",
+        "a task is asked for",
+        "a handle, its position, behind what",
+        "none yet; inputs and configuration are frozen",
+    ),
     _row(_Q, _R, "engine", "its turn has come", "started, attempt n", "environment snapshot stored"),
     _row(_Q, _X, "user schedule", "cancelled or expired before it began", "never started", "none"),
     _row(_Q, _F, "engine", "the plan is not valid or a capability is missing", "the cause and the fix", "none"),
-    _row(_R, _S, "engine rule sweeper user",
-         "approval, cap, external wait, resources, network, persistence or a lost worker",
-         "what it waits for and what resumes it", "kept; open calls are outcome unknown"),
+    _row(
+        _R,
+        _S,
+        "engine rule sweeper user",
+        "approval, cap, external wait, resources, network, persistence or a lost worker",
+        "what it waits for and what resumes it",
+        "kept; open calls are outcome unknown",
+    ),
     _row(_R, _I, "user", "Pause or a kernel interrupt", "interrupted, not failed; what was drained", "kept"),
     _row(_S, _R, "user engine rule", "answered, condition met or recovered", "resumed; what is not restored", "re-verified"),
     _row(_I, _R, "user", "resumed, with or without a new instruction", "resumed; what is not restored", "verified first"),
     _row(_S, _X, "user engine rule schedule", "cancelled, expired or denied", "what exists: keep or roll back", "by policy"),
     _row(_I, _X, "user schedule", "cancelled", "what exists: keep or roll back", "by policy"),
-    _row(_R, _X, "user rule", "cancelled, or over budget", "who, why, how much",
-         "files kept; irreversible effects listed; compensations run in reverse order"),
+    _row(
+        _R,
+        _X,
+        "user rule",
+        "cancelled, or over budget",
+        "who, why, how much",
+        "files kept; irreversible effects listed; compensations run in reverse order",
+    ),
     _row(_R, _C, "engine", "the workflow returned", "result, cost, artefacts", "kept"),
     _row(_R, _F, "engine", "the workflow raised", "cause, last good checkpoint, retry and fork", "kept"),
 )
@@ -84,8 +101,10 @@ def check(source: TaskState | None, target: TaskState, actor: str) -> Transition
         hint = "ended tasks never change: retry makes a new task, or fork it" if source in ENDED else ""
         raise IllegalTransition(f"a task cannot go from {came_from} to {target.value}", hint=hint)
     if actor_kind(actor) not in row.actors:
-        raise IllegalTransition(f"{actor_kind(actor)} may not take a task from {came_from} to {target.value}",
-                                hint=f"allowed: {', '.join(sorted(row.actors))}")
+        raise IllegalTransition(
+            f"{actor_kind(actor)} may not take a task from {came_from} to {target.value}",
+            hint=f"allowed: {', '.join(sorted(row.actors))}",
+        )
     return row
 
 

@@ -249,9 +249,29 @@ class AlarmRaised(Payload):
 SCHEMAS: dict[str, type[Payload]] = {
     cls.__name__: cls
     for cls in (
-        SessionCreated, SessionForked, TaskQueued, TaskStarted, TaskSuspended, TaskInterrupted, TaskResumed, TaskCompleted,
-        TaskFailed, TaskCancelled, ActivityStarted, ActivityProgressed, ActivityCompleted, ActivityFailed, ActivityRetried,
-        ActivityCompensated, StateChanged, ApprovalRequested, ApprovalResolved, FileWritten, CheckpointCreated,
-        RecoveryCompleted, ControlRequested, AlarmRaised,
+        SessionCreated,
+        SessionForked,
+        TaskQueued,
+        TaskStarted,
+        TaskSuspended,
+        TaskInterrupted,
+        TaskResumed,
+        TaskCompleted,
+        TaskFailed,
+        TaskCancelled,
+        ActivityStarted,
+        ActivityProgressed,
+        ActivityCompleted,
+        ActivityFailed,
+        ActivityRetried,
+        ActivityCompensated,
+        StateChanged,
+        ApprovalRequested,
+        ApprovalResolved,
+        FileWritten,
+        CheckpointCreated,
+        RecoveryCompleted,
+        ControlRequested,
+        AlarmRaised,
     )
 }

@@ -51,8 +51,14 @@ class Place:
     Raises NewerFormat for a store of a newer version.
     """
 
-    def __init__(self, root: str | os.PathLike[str] | None = None, *, clock: Clock | None = None, ids: Ids | None = None,
-                 disk: Disk | None = None) -> None:
+    def __init__(
+        self,
+        root: str | os.PathLike[str] | None = None,
+        *,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        disk: Disk | None = None,
+    ) -> None:
         self.root = Path(root) if root is not None else config.store_path()
         self.clock: Clock = clock or SystemClock()
         self.ids: Ids = ids or random_id
@@ -69,11 +75,14 @@ class Place:
             found = _StoreFile(self.ids(), FORMAT)
             self.disk.write_whole(path, msgspec.json.encode(found), what="header")
         except msgspec.DecodeError as error:
-            raise IpyagentError(f"{path} is damaged: {error}", hint="restore it from a copy; the sessions beside it are untouched") \
-                from error
+            raise IpyagentError(
+                f"{path} is damaged: {error}", hint="restore it from a copy; the sessions beside it are untouched"
+            ) from error
         if found.format > FORMAT:
-            raise NewerFormat(f"the store {self.root} has format {found.format}, this version reads up to {FORMAT}",
-                              hint="use the newer ipyagent that wrote it")
+            raise NewerFormat(
+                f"the store {self.root} has format {found.format}, this version reads up to {FORMAT}",
+                hint="use the newer ipyagent that wrote it",
+            )
         return found.id
 
     def new_folder(self, *, notebook: str | None = None, parent: Parent | None = None) -> str:
@@ -90,11 +99,18 @@ class Place:
         self.disk.write_whole(folder / "session.json", msgspec.json.encode(header), what="header")
         return session_id
 
-    def write_first_event(self, session_id: str, event_type: str, body: payloads.Payload, seq: int, *,
-                          task_id: str | None = None) -> events.Event:
+    def write_first_event(
+        self, session_id: str, event_type: str, body: payloads.Payload, seq: int, *, task_id: str | None = None
+    ) -> events.Event:
         """Write a session's first event as the journal of epoch 1, durably, and make the folder's name durable."""
-        event = events.Event(seq, event_type, events.Stamper()(self.clock.now()), task_id=task_id, payload=events.as_raw(body),
-                             agent_version=VERSION)
+        event = events.Event(
+            seq,
+            event_type,
+            events.Stamper()(self.clock.now()),
+            task_id=task_id,
+            payload=events.as_raw(body),
+            agent_version=VERSION,
+        )
         path = Layout(self.sessions_folder / session_id).journal(1, seq)
         self.disk.write_whole(path, line_of(event), what="header")
         sync_folder(self.sessions_folder)

@@ -52,8 +52,10 @@ class Session:
         except msgspec.DecodeError as error:
             raise DamageError(f"session {self.id}: session.json is damaged: {error}", hint="restore it from a copy") from error
         if header.format > FORMAT:
-            raise NewerFormat(f"session {self.id} has format {header.format}, this version reads up to {FORMAT}",
-                              hint="open it with the newer ipyagent that wrote it")
+            raise NewerFormat(
+                f"session {self.id} has format {header.format}, this version reads up to {FORMAT}",
+                hint="open it with the newer ipyagent that wrote it",
+            )
         return header
 
     @cached_property
@@ -108,8 +110,10 @@ class Session:
         assert self.parent is not None
         at_fork = self.parent.event(parent.seq)
         if ev.digest(at_fork) != parent.hash:
-            raise DamageError(f"session {self.id} was forked from {parent.session} at {parent.seq}, and that event has changed",
-                              hint="restore the parent's files from a copy")
+            raise DamageError(
+                f"session {self.id} was forked from {parent.session} at {parent.seq}, and that event has changed",
+                hint="restore the parent's files from a copy",
+            )
         return self.parent.loaded(parent.seq).state
 
     def state(self, at: int | None = None) -> State:
@@ -124,10 +128,17 @@ class Session:
         return not lease.is_free(self.layout)
 
     def summary(self) -> live.Summary:
-        """The summary of `summary.json`, made anew from the log when the file is missing or the log has gone on."""
+        """What a list shows: `summary.json`, with the progress of a running task from `live.json`.
+
+        When the file is missing, or its task was lost, it is made anew from the log.
+        """
         found = live.read_summary(self.layout)
-        if found is None or found.state not in _STATES:
-            found = summarise(self.id, self.state())
+        running = found is not None and found.state == TaskState.RUNNING
+        if found is None or (running and not self.held()):
+            return summarise(self.id, self.state())
+        now = self.live() if running else None
+        if now is not None and now.task_id == found.task_id:
+            found.done, found.total = now.done, now.total
         return found
 
     def effective_state(self, summary: live.Summary | None = None) -> str:
@@ -171,8 +182,17 @@ class Session:
             age = lease.heartbeat_age(self.layout)
             if age is not None and age < 2 * lease.HEARTBEAT:
                 force = False
-        return Appender.open(self.layout, who, self.loaded, first=self.first, blobs=self.blobs, clock=self.place.clock,
-                             disk=self.place.disk, version=VERSION, force=force)
+        return Appender.open(
+            self.layout,
+            who,
+            self.loaded,
+            first=self.first,
+            blobs=self.blobs,
+            clock=self.place.clock,
+            disk=self.place.disk,
+            version=VERSION,
+            force=force,
+        )
 
     def fork(self, at: int | None = None, *, direction: str = "", title: str = "") -> Session:
         """A new session that shares the events up to `at` (default: the newest); this one is not changed.
@@ -187,17 +207,34 @@ class Session:
             return self.parent.fork(seq, direction=direction, title=title)
         opened = self.open_activities(seq)
         if opened:
-            raise UsageError(f"event {seq} lies inside {', '.join(sorted(opened)[:3])}, which had no result yet",
-                             hint="fork at an event where no activity is open; `checkpoints` lists good ones")
+            raise UsageError(
+                f"event {seq} lies inside {', '.join(sorted(opened)[:3])}, which had no result yet",
+                hint="fork at an event where no activity is open; `checkpoints` lists good ones",
+            )
         event = self.event(seq)
         point = Parent(self.id, seq, ev.digest(event))
         child = Session(self.place, self.place.new_folder(notebook=self.header.notebook, parent=point))
         body = p.SessionForked(self.id, seq, point.hash, ev.clean(direction)[0])
         first = self.place.write_first_event(child.id, "SessionForked", body, seq + 1, task_id=f"{child.id}.1")
         mine = self.summary()
-        live.write_summary(child.layout, live.Summary(
-            child.id, seq + 1, title or f"{mine.title} (fork)", mine.notebook, first.timestamp, first.timestamp, f"{child.id}.1",
-            mine.target, state="suspended", reason="forked", detail=f"forked from {self.id} at {seq}", parent=self.id), self.place.disk)
+        live.write_summary(
+            child.layout,
+            live.Summary(
+                child.id,
+                seq + 1,
+                title or f"{mine.title} (fork)",
+                mine.notebook,
+                first.timestamp,
+                first.timestamp,
+                f"{child.id}.1",
+                mine.target,
+                state="suspended",
+                reason="forked",
+                detail=f"forked from {self.id} at {seq}",
+                parent=self.id,
+            ),
+            self.place.disk,
+        )
         return child
 
     def open_activities(self, seq: int) -> set[str]:
@@ -225,7 +262,25 @@ def summarise(session_id: str, state: State) -> live.Summary:
     system, run = state.system_state, state.execution_state
     needs = sum(a.answer is None for a in run.approvals.values())
     return live.Summary(
-        session_id, state.seq, state.title or system.title or system.target, state.notebook, state.created_at, state.updated_at,
-        system.task_id, system.target, system.run_key, system.status.value if system.status else "", system.reason, system.detail,
-        run.done, run.total, run.failed, needs, len(state.tasks), round(state.cost_usd, 6), state.input_tokens,
-        state.output_tokens, state.lineage[-1][0] if state.lineage else None)
+        session_id,
+        state.seq,
+        state.title or system.title or system.target,
+        state.notebook,
+        state.created_at,
+        state.updated_at,
+        system.task_id,
+        system.target,
+        system.run_key,
+        system.status.value if system.status else "",
+        system.reason,
+        system.detail,
+        run.done,
+        run.total,
+        run.failed,
+        needs,
+        len(state.tasks),
+        round(state.cost_usd, 6),
+        state.input_tokens,
+        state.output_tokens,
+        state.lineage[-1][0] if state.lineage else None,
+    )

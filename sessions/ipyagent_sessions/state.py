@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from ipyagent_sessions import payloads as p
-from ipyagent_sessions.errors import NewerFormat
+from ipyagent_sessions.errors import DamageError, NewerFormat
 from ipyagent_sessions.events import NULL, SCHEMA_VERSION, Event, payload_of
 from ipyagent_sessions.lifecycle import ENDED, TaskState
 
@@ -199,9 +199,14 @@ def fold(events: Iterable[Event], state: State | None = None) -> State:
 
 
 def apply(state: State, event: Event) -> None:
-    """Take `event` into `state`.  Raises NewerFormat for a required event that this version does not know."""
-    handler = _HANDLERS.get(event.event_type)
-    if event.schema_version > SCHEMA_VERSION and not event.ignorable:
+    """Take `event` into `state`.
+
+    Raises NewerFormat for a required event that this version does not know, DamageError for a payload that does not fit its type.
+    An ignorable event of a newer form is passed over, whatever its type.
+    """
+    newer = event.schema_version > SCHEMA_VERSION
+    handler = None if newer else _HANDLERS.get(event.event_type)
+    if newer and not event.ignorable:
         raise NewerFormat(
             f"event {event.seq} ({event.event_type}) has form {event.schema_version}, this version reads {SCHEMA_VERSION}",
             hint=f"it was written by {event.agent_version or 'a newer version'}; upgrade ipyagent to fold it",
@@ -209,8 +214,10 @@ def apply(state: State, event: Event) -> None:
     if handler is not None:
         handler(state, event)
     elif not event.ignorable and event.event_type not in _NEUTRAL:
-        raise NewerFormat(f"event {event.seq} is of the unknown type {event.event_type!r} and is not marked ignorable",
-                          hint=f"it was written by {event.agent_version or 'an unknown version'}; upgrade ipyagent to fold it")
+        raise NewerFormat(
+            f"event {event.seq} is of the unknown type {event.event_type!r} and is not marked ignorable",
+            hint=f"it was written by {event.agent_version or 'an unknown version'}; upgrade ipyagent to fold it",
+        )
     elif event.activity_id is not None:
         _emitted(state, event)
     state.seq = event.seq
@@ -236,8 +243,11 @@ _decoders: dict[str, msgspec.json.Decoder[Any]] = {name: msgspec.json.Decoder(cl
 
 
 def parsed(event: Event) -> Any:
-    """The payload of `event` as its Struct from `payloads`."""
-    return _decoders[event.event_type].decode(event.payload)
+    """The payload of `event` as its Struct from `payloads`.  Raises DamageError when it does not fit."""
+    try:
+        return _decoders[event.event_type].decode(event.payload)
+    except msgspec.DecodeError as error:
+        raise DamageError(f"the payload of event {event.seq} does not fit its type {event.event_type}: {error}") from error
 
 
 def _session_created(state: State, event: Event) -> None:
@@ -267,13 +277,25 @@ def _task_queued(state: State, event: Event) -> None:
     business.results, business.completed_subtasks = {}, []
     state.execution_state = ExecutionState()
     state.system_state = SystemState(
-        task_id=event.task_id, status=TaskState.QUEUED, target=body.target, kind=body.kind, title=body.title,
-        run_key=body.run_key, cell=body.cell, durability=body.durability, queued_seq=event.seq, queued_at=event.timestamp,
-        changed_at=event.timestamp, default_effect=body.default_effect, retry_of=body.retry_of, rerun_of=body.rerun_of,
+        task_id=event.task_id,
+        status=TaskState.QUEUED,
+        target=body.target,
+        kind=body.kind,
+        title=body.title,
+        run_key=body.run_key,
+        cell=body.cell,
+        durability=body.durability,
+        queued_seq=event.seq,
+        queued_at=event.timestamp,
+        changed_at=event.timestamp,
+        default_effect=body.default_effect,
+        retry_of=body.retry_of,
+        rerun_of=body.rerun_of,
     )
     if event.task_id is not None:
-        state.tasks[event.task_id] = TaskRecord(TaskState.QUEUED.value, body.target, body.title, event.timestamp,
-                                                run_key=body.run_key)
+        state.tasks[event.task_id] = TaskRecord(
+            TaskState.QUEUED.value, body.target, body.title, event.timestamp, run_key=body.run_key
+        )
 
 
 def _move(state: State, event: Event, target: TaskState, reason: str = "", detail: str = "") -> None:
@@ -303,7 +325,12 @@ def _task_started(state: State, event: Event) -> None:
     sys = state.system_state
     _move(state, event, TaskState.RUNNING)
     sys.started_at = sys.started_at or event.timestamp
-    sys.attempt, sys.holder, sys.environment_blob, sys.deadline = body.attempt, body.holder, body.environment_blob, body.deadline
+    sys.attempt, sys.holder, sys.environment_blob, sys.deadline = (
+        body.attempt,
+        body.holder,
+        body.environment_blob,
+        body.deadline,
+    )
 
 
 def _task_suspended(state: State, event: Event) -> None:
@@ -352,8 +379,18 @@ def _activity_started(state: State, event: Event) -> None:
         run.current_stage = activity_id
         return
     run.active_activities[activity_id] = Active(
-        event.seq, body.name, event.timestamp, body.kind, body.key, body.stage, body.digest, body.effect,
-        event.attempt or 1, body.until, body.compensable, body.source,
+        event.seq,
+        body.name,
+        event.timestamp,
+        body.kind,
+        body.key,
+        body.stage,
+        body.digest,
+        body.effect,
+        event.attempt or 1,
+        body.until,
+        body.compensable,
+        body.source,
     )
     run.last_activity = activity_id
 
@@ -381,8 +418,15 @@ def _activity_completed(state: State, event: Event) -> None:
         return
     active = run.active_activities.pop(activity_id, None)
     inline = body.result_blob is None and len(memoryview(body.result)) <= INLINE_RESULT
-    recorded = Recorded(event.seq, body.digest, body.name, body.kind, result=body.result if inline else NULL,
-                        by_reference=not inline, result_lost=body.result_lost is not None)
+    recorded = Recorded(
+        event.seq,
+        body.digest,
+        body.name,
+        body.kind,
+        result=body.result if inline else NULL,
+        by_reference=not inline,
+        result_lost=body.result_lost is not None,
+    )
     if active is not None:
         recorded.effect, recorded.compensable, recorded.source = active.effect, active.compensable, active.source
     business.results[activity_id] = recorded
@@ -433,7 +477,7 @@ def _state_changed(state: State, event: Event) -> None:
     if event.activity_id is not None:
         _emitted(state, event)
     if body.path == "current_goal":
-        state.business_state.current_goal = value
+        state.business_state.current_goal = value if value is None or isinstance(value, str) else str(memoryview(body.value), "utf-8")
         return
     *parents, last = body.path.split(".")
     place = state.business_state.values
@@ -453,8 +497,17 @@ def _state_changed(state: State, event: Event) -> None:
 def _approval_requested(state: State, event: Event) -> None:
     body: p.ApprovalRequested = parsed(event)
     state.execution_state.approvals[body.approval_id] = Approval(
-        event.seq, body.question, body.digest, body.details, body.kind, event.activity_id, body.choices, event.timestamp,
-        body.expires_at, body.if_ignored, body.about,
+        event.seq,
+        body.question,
+        body.digest,
+        body.details,
+        body.kind,
+        event.activity_id,
+        body.choices,
+        event.timestamp,
+        body.expires_at,
+        body.if_ignored,
+        body.about,
     )
 
 
@@ -472,8 +525,14 @@ def _approval_resolved(state: State, event: Event) -> None:
         if active is not None and body.choice == "happened":
             del state.execution_state.active_activities[activity_id]
             state.business_state.results[activity_id] = Recorded(
-                event.seq, active.digest, active.name, active.kind, result_lost=True,
-                effect=active.effect, source=active.source)
+                event.seq,
+                active.digest,
+                active.name,
+                active.kind,
+                result_lost=True,
+                effect=active.effect,
+                source=active.source,
+            )
             state.execution_state.done += 1
         elif active is not None and body.choice == "run_again":
             del state.execution_state.active_activities[activity_id]
@@ -488,9 +547,13 @@ def _file_written(state: State, event: Event) -> None:
 
 def _code_generated(state: State, event: Event) -> None:
     body = payload_of(event)
-    for file in body.get("files_generated", ()) if isinstance(body, dict) else ():
+    listed = body.get("files_generated") if isinstance(body, dict) else None
+    for file in (f for f in listed if isinstance(f, dict)) if isinstance(listed, list) else ():
         state.business_state.files[str(file.get("path"))] = {
-            "checksum": file.get("checksum"), "lines": file.get("lines"), "seq": event.seq}
+            "checksum": file.get("checksum"),
+            "lines": file.get("lines"),
+            "seq": event.seq,
+        }
     if event.activity_id is not None:
         _emitted(state, event)
 
@@ -532,15 +595,30 @@ def _emitted(state: State, event: Event) -> None:
 
 
 _HANDLERS: Final[dict[str, Callable[[State, Event], None]]] = {
-    "SessionCreated": _session_created, "SessionForked": _session_forked,
-    "TaskQueued": _task_queued, "TaskStarted": _task_started, "TaskSuspended": _task_suspended,
-    "TaskInterrupted": _task_interrupted, "TaskResumed": _task_resumed, "TaskCompleted": _task_completed,
-    "TaskFailed": _task_failed, "TaskCancelled": _task_cancelled,
-    "ActivityStarted": _activity_started, "ActivityProgressed": _activity_progressed,
-    "ActivityCompleted": _activity_completed, "ActivityFailed": _activity_failed, "ActivityRetried": _activity_retried,
-    "ActivityCompensated": _activity_compensated, "StateChanged": _state_changed,
-    "ApprovalRequested": _approval_requested, "ApprovalResolved": _approval_resolved,
-    "FileWritten": _file_written, "CodeGenerated": _code_generated, "CheckpointCreated": _checkpoint_created,
-    "RecoveryCompleted": _recovery_completed, "ControlRequested": _control_requested, "AlarmRaised": _alarm_raised,
+    "SessionCreated": _session_created,
+    "SessionForked": _session_forked,
+    "TaskQueued": _task_queued,
+    "TaskStarted": _task_started,
+    "TaskSuspended": _task_suspended,
+    "TaskInterrupted": _task_interrupted,
+    "TaskResumed": _task_resumed,
+    "TaskCompleted": _task_completed,
+    "TaskFailed": _task_failed,
+    "TaskCancelled": _task_cancelled,
+    "ActivityStarted": _activity_started,
+    "ActivityProgressed": _activity_progressed,
+    "ActivityCompleted": _activity_completed,
+    "ActivityFailed": _activity_failed,
+    "ActivityRetried": _activity_retried,
+    "ActivityCompensated": _activity_compensated,
+    "StateChanged": _state_changed,
+    "ApprovalRequested": _approval_requested,
+    "ApprovalResolved": _approval_resolved,
+    "FileWritten": _file_written,
+    "CodeGenerated": _code_generated,
+    "CheckpointCreated": _checkpoint_created,
+    "RecoveryCompleted": _recovery_completed,
+    "ControlRequested": _control_requested,
+    "AlarmRaised": _alarm_raised,
 }
 _NEUTRAL: Final = frozenset({"MessageAdded", "TestExecuted", "ErrorOccurred", "BudgetExceeded", "ConfigChanged"})

@@ -153,7 +153,6 @@ async def errands(ctx: Context, seed: int, world: str) -> dict[str, Any]:
                                         limit=3)
         letters = [await sure(witness, ctx.run(letter, f"letter#{n + 1}", world), "sent") for n in range(2)]
         yes = await ctx.approve(APPROVED, details=[len(t) for t in texts])
-        witness.note("value2", yes=bool(yes), by=yes.by)
         if yes:
             await ctx.gather(*[sure(witness, ctx.run(publish, f"publish:{k}", world, key=k), None) for k in range(2)])
 

@@ -26,7 +26,6 @@ from ipyagent_sessions.log import journal
 from ipyagent_sessions.log.lease import this_process
 from ipyagent_sessions.store import Store
 from ipyagent_sessions.testing import FakeIds, FaultyDisk, activities
-import pyarrow.parquet, zstandard
 
 journal.SEAL_EVENTS = 10
 
@@ -50,6 +49,7 @@ def work(root, witness, seam, at):
         with open(session.layout.journals()[-1].path, "ab") as file:
             file.write(b'{"c":"torn')
 
+work(sys.argv[2], sys.argv[2] + ".witness", "before journal write", 10**6)  # whatever is imported late is imported now
 for line in open(sys.argv[1]):
     root, witness, seam, at = json.loads(line)
     pid = os.fork()
@@ -66,7 +66,8 @@ print("over", flush=True)
 SEAMS = [f"{when} {what}" for when in ("before", "after")
          for what in ("journal write", "journal sync", "blob rename", "seal rename", "checkpoint rename", "epoch created",
                       "tail rename", "header rename")]
-CASES = [(seam, at) for seam in SEAMS for at in (1, 2, 3, 5, 8, 13)]
+RARE = {"header rename": (1, 2, 3), "tail rename": (1, 2), "epoch created": (1, 2, 4, 6), "seal rename": (1, 2, 3, 4)}
+CASES = [(seam, at) for seam in SEAMS for at in RARE.get(seam.split(" ", 1)[1], (1, 2, 5, 13))]
 
 
 @pytest.fixture(scope="module")
@@ -76,11 +77,11 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cases = [json.dumps([str(folder / f"{seam} {at}"), str(folder / f"{seam} {at}.witness"), seam, at]) for seam, at in CASES]
     (folder / "cases").write_text("\n".join(cases))
     killed = 0
-    with Child(CAMPAIGN, str(folder / "cases")) as child:
+    with Child(CAMPAIGN, str(folder / "cases"), str(folder / "warm")) as child:
         while (line := child.line(timeout=60)) != "over":
             killed += json.loads(line)[1] == 9
         assert child.wait() == 0
-    assert killed > len(CASES) * 0.8, "most cases are met by a kill"
+    assert killed >= len(CASES) * 0.9, "most cases are met by a kill"
     return folder
 
 

@@ -1,11 +1,11 @@
 """The commands, once for all doors: `%agent` in a notebook and `ipyagent` in a terminal parse, call, and show the same things.
 
-    door        who asks, from where, and what is at hand there
-    parser      the words a command line may have
-    targets     from a name to the workflow, and from text to its arguments
-    look        ls, status, log, state, checkpoints, replay, sql: nothing is changed
-    ask         pause, cancel, approve, deny, checkpoint, rename: left for the holder, or logged here
-    start       run, resume, rerun, fork: what makes tasks
-    check       doctor, config
-    follow      watch a foreground task until it ends
+door        who asks, from where, and what is at hand there
+parser      the words a command line may have
+targets     from a name to the workflow, and from text to its arguments
+look        ls, status, log, state, checkpoints, replay, sql: nothing is changed
+ask         pause, cancel, approve, deny, checkpoint, rename: left for the holder, or logged here
+start       run, resume, rerun, fork: what makes tasks
+check       doctor, config
+follow      watch a foreground task until it ends
 """

@@ -14,7 +14,9 @@ def pause(door: Door, session: Session) -> Shown:
     """Let open activities finish and stop there; a second pause stops them."""
     system = session.state().system_state
     control.request(session, "pause", actor=door.actor, task_id=system.task_id)
-    again = "stopping the open activities" if system.pausing else "pausing: open activities finish first; pause again to stop them"
+    again = (
+        "stopping the open activities" if system.pausing else "pausing: open activities finish first; pause again to stop them"
+    )
     return Shown(f"{system.task_id}: {again}")
 
 
@@ -30,8 +32,17 @@ def answer(door: Door, session: Session, *, approval: str | None, approve: bool,
     state = session.state()
     approval_id = control.find_approval(state, approval)
     asked = state.execution_state.approvals[approval_id]
-    control.request(session, "answer", actor=door.actor, task_id=state.system_state.task_id, approval_id=approval_id,
-                    answer="approved" if approve else "denied", choice=choice, reason=reason, digest=asked.digest)
+    control.request(
+        session,
+        "answer",
+        actor=door.actor,
+        task_id=state.system_state.task_id,
+        approval_id=approval_id,
+        answer="approved" if approve else "denied",
+        choice=choice,
+        reason=reason,
+        digest=asked.digest,
+    )
     said = choice or ("approved" if approve else "denied")
     after = session.state().system_state
     waits = not session.held() and after.status is TaskState.SUSPENDED

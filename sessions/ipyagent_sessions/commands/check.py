@@ -45,9 +45,13 @@ def show_config(door: Door, file: str | None) -> Shown:
     """The settings in force, where they come from, and those that have no force here."""
     policy = policy_of(door, file)
     source = file or policy_file(door) or f"defaults; put a checkpoint block into {NAMES[0]}"
-    rows = [["interval", formats.duration(policy.interval_s) if policy.interval_s else "never by time"],
-            ["events", ", ".join(policy.events) or "none"], ["state paths", ", ".join(policy.paths) or "none"],
-            ["always", "end of a stage, end of a task, by hand"], ["last events in a checkpoint", policy.last_events]]
+    rows = [
+        ["interval", formats.duration(policy.interval_s) if policy.interval_s else "never by time"],
+        ["events", ", ".join(policy.events) or "none"],
+        ["state paths", ", ".join(policy.paths) or "none"],
+        ["always", "end of a stage, end of a task, by hand"],
+        ["last events in a checkpoint", policy.last_events],
+    ]
     note = f"from {source}"
     if policy.not_in_force:
         note += "\nnot in force on this installation:\n" + "\n".join(f"  {line}" for line in policy.not_in_force)
@@ -65,9 +69,20 @@ def doctor(door: Door) -> Table:
         ["ipyagent", __version__, "ok", ""],
         ["Python", f"{platform.python_version()} ({sys.platform})", "ok", ""],
         ["store", f"{root} (id {door.store.id}, {len(door.store.session_ids())} sessions)", *_writable(root)],
-        ["disk", f"{formats.size(free)} free", *(("ok", "") if free > 200_000_000 else ("low", "free some space: tasks suspend when the log cannot be written"))],
-        ["locks", "marker files" if soft else "the system's",
-         *(("weaker", "this file system has no locks (a network home?); set IPYAGENT_STORE to a local folder") if soft else ("ok", ""))],
+        [
+            "disk",
+            f"{formats.size(free)} free",
+            *(("ok", "") if free > 200_000_000 else ("low", "free some space: tasks suspend when the log cannot be written")),
+        ],
+        [
+            "locks",
+            "marker files" if soft else "the system's",
+            *(
+                ("weaker", "this file system has no locks (a network home?); set IPYAGENT_STORE to a local folder")
+                if soft
+                else ("ok", "")
+            ),
+        ],
         ["started by", f"{parent.name()} (pid {parent.pid})" if parent else "nobody (an orphan)", "ok", ""],
         ["kernel", door.origin.holder.kernel if door.origin.holder and door.origin.holder.kernel else "none here", "ok", ""],
     ]
@@ -78,8 +93,14 @@ def doctor(door: Door) -> Table:
             rows.append([name, "not installed", "missing", f"pip install {name}"])
     try:
         policy = policy_of(door, None)
-        rows.append(["config", str(policy_file(door) or "defaults"), "ok" if not policy.not_in_force else "partly in force",
-                     "; ".join(policy.not_in_force)])
+        rows.append(
+            [
+                "config",
+                str(policy_file(door) or "defaults"),
+                "ok" if not policy.not_in_force else "partly in force",
+                "; ".join(policy.not_in_force),
+            ]
+        )
     except ConfigError as error:
         rows.append(["config", str(policy_file(door)), "wrong", str(error)])
     return Table(["what", "found", "state", "to do"], rows)

@@ -38,7 +38,11 @@ class Door(Struct):
             return self.store.find(wanted)
         for listed in self.store.sessions():
             summary = listed.summary
-            if summary is not None and summary.task_id and (self.origin.notebook is None or summary.notebook == self.origin.notebook):
+            if (
+                summary is not None
+                and summary.task_id
+                and (self.origin.notebook is None or summary.notebook == self.origin.notebook)
+            ):
                 return self.store.session(listed.session_id)
         where = "this notebook" if self.origin.notebook else f"{self.store.root}"
         raise NotFound(f"there is no task of {where} yet", hint=f"start one with: {self.prefix} run TARGET")

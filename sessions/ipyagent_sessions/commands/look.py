@@ -21,6 +21,7 @@ from ipyagent_sessions.views.shown import Shown, Table
 from ipyagent_sessions.views.story import line_of
 
 LISTED: Final = 20
+WIDE: Final = 160
 
 
 def ls(door: Door, *, everything: bool) -> Table:
@@ -37,14 +38,27 @@ def ls(door: Door, *, everything: bool) -> Table:
             continue
         of = f"{summary.done} of {summary.total}" if summary.total is not None else str(summary.done)
         needs = f"{summary.needs_you} request{'s' if summary.needs_you != 1 else ''}" if summary.needs_you else ""
-        rows.append([listed.session_id, summary.title, listed.state, of, formats.age(now - seconds_of(summary.updated_at)), needs,
-                     (summary.notebook or "").rpartition("/")[2]])
+        rows.append(
+            [
+                listed.session_id,
+                summary.title,
+                listed.state,
+                of,
+                formats.age(now - seconds_of(summary.updated_at)),
+                needs,
+                (summary.notebook or "").rpartition("/")[2],
+            ]
+        )
     if not everything and len(rows) > LISTED:
         hidden += len(rows) - LISTED
         rows = rows[:LISTED]
     note = f"{hidden} more with --all" if hidden else ""
-    return Table(["id", "title", "state", "done", "changed", "needs you", "notebook"], rows, note=note,
-                 empty=f"no sessions yet; start one with: {door.prefix} run TARGET" + (f" ({note})" if note else ""))
+    return Table(
+        ["id", "title", "state", "done", "changed", "needs you", "notebook"],
+        rows,
+        note=note,
+        empty=f"no sessions yet; start one with: {door.prefix} run TARGET" + (f" ({note})" if note else ""),
+    )
 
 
 def card_of(door: Door, session: Session, at: int | None = None) -> Card:
@@ -63,7 +77,9 @@ def card_of(door: Door, session: Session, at: int | None = None) -> Card:
 
 def show_card(door: Door, shown: Card) -> Shown:
     """A card as text and HTML."""
-    return Shown(text_view.card(shown, prefix=door.prefix), html_view.card(shown, prefix=door.prefix), msgspec.to_builtins(shown))
+    return Shown(
+        text_view.card(shown, prefix=door.prefix), html_view.card(shown, prefix=door.prefix), msgspec.to_builtins(shown)
+    )
 
 
 def status(door: Door, session: Session) -> Shown:
@@ -74,12 +90,10 @@ def status(door: Door, session: Session) -> Shown:
 def log(session: Session, *, last: int, event_type: str | None) -> Table:
     """The newest events, oldest first."""
     end = session.last_seq()
-    found: list[Event] = []
-    for event in session.events(after=0 if event_type else max(0, end - last)):
-        if event_type is None or event.event_type == event_type:
-            found.append(event)
+    after = 0 if event_type else max(0, end - last)
+    found = [event for event in session.events(after=after) if event_type is None or event.event_type == event_type]
     rows = [_log_row(event) for event in found[-last:]]
-    return Table(["seq", "time", "event", "activity", "what"], rows, right=["seq"], empty="no events of that kind")
+    return Table(["seq", "time", "event", "activity", "what"], rows, right=["seq"], empty="no events of that kind", width=WIDE)
 
 
 def _log_row(event: Event) -> list[Any]:
@@ -99,9 +113,16 @@ def state_data(found: State) -> dict[str, Any]:
     data = msgspec.to_builtins(found)
     results = found.business_state.results
     data["business_state"]["results"] = {
-        key: {"seq": r.seq, "ok": r.ok, "kind": r.kind,
-              **({"result": msgspec.json.decode(r.result)} if r.ok and not r.by_reference and r.kind in ("step", "tool") else {})}
-        for key, r in results.items()}
+        key: {
+            "seq": r.seq,
+            "ok": r.ok,
+            "kind": r.kind,
+            **(
+                {"result": msgspec.json.decode(r.result)} if r.ok and not r.by_reference and r.kind in ("step", "tool") else {}
+            ),
+        }
+        for key, r in results.items()
+    }
     for approval_id, asked in found.execution_state.approvals.items():
         data["execution_state"]["approvals"][approval_id]["details"] = msgspec.json.decode(asked.details)
     return data  # type: ignore[no-any-return]  # msgspec types it as Any
@@ -118,9 +139,19 @@ def checkpoints(session: Session) -> Table:
         info = files.get(event.seq)
         snapshot = "from the log" if info is None else ("complete" if info.complete else info.problem)
         based = f", differs from {info.base}" if info is not None and info.base is not None else ""
-        rows.append([event.seq, body.label, body.trigger, formats.clock(event.timestamp),
-                     formats.size(info.size) if info else "", snapshot + based])
-    return Table(["seq", "label", "trigger", "time", "size", "snapshot"], rows, right=["seq", "size"], empty="no checkpoints yet")
+        rows.append(
+            [
+                event.seq,
+                body.label,
+                body.trigger,
+                formats.clock(event.timestamp),
+                formats.size(info.size) if info else "",
+                snapshot + based,
+            ]
+        )
+    return Table(
+        ["seq", "label", "trigger", "time", "size", "snapshot"], rows, right=["seq", "size"], empty="no checkpoints yet"
+    )
 
 
 def replay(door: Door, session: Session, *, to: int | None) -> Shown:
@@ -129,8 +160,12 @@ def replay(door: Door, session: Session, *, to: int | None) -> Shown:
     rows = [_log_row(event) for event in session.events(until=to)]
     columns = ["seq", "time", "event", "activity", "what"]
     head = f"replay of {session.id}, events 1 to {picture.seq}; nothing is executed"
-    text = f"{head}\n\n{text_view.table(columns, rows, right=frozenset(['seq']))}\n\n{text_view.card(picture, prefix=door.prefix)}"
-    html = html_view.pre(head) + html_view.table(columns, rows, right=frozenset(["seq"])) + html_view.card(picture, prefix=door.prefix)
+    text = f"{head}\n\n{text_view.table(columns, rows, right=frozenset(['seq']), width=WIDE)}\n\n{text_view.card(picture, prefix=door.prefix)}"
+    html = (
+        html_view.pre(head)
+        + html_view.table(columns, rows, right=frozenset(["seq"]))
+        + html_view.card(picture, prefix=door.prefix)
+    )
     return Shown(text, html, msgspec.to_builtins(picture))
 
 
@@ -145,7 +180,10 @@ def at_of(session: Session, wanted: str | None) -> int | None:
         return int(wanted)
     labelled = _label(session, wanted.removeprefix("cp:"))
     if labelled is None:
-        raise NotFound(f"session {session.id} has no checkpoint {wanted!r}", hint="write an event's seq, or a label that `checkpoints` lists")
+        raise NotFound(
+            f"session {session.id} has no checkpoint {wanted!r}",
+            hint="write an event's seq, or a label that `checkpoints` lists",
+        )
     return labelled
 
 
@@ -159,6 +197,18 @@ def _label(session: Session, wanted: str) -> int | None:
 
 def states() -> Table:
     """The lifecycle as a table."""
-    return Table(["from", "to", "who may", "why", "what the person sees", "intermediate artefacts"],
-                 [[row.source.value if row.source else "", row.target.value, ", ".join(sorted(row.actors)), row.why, row.person_sees,
-                   row.artefacts] for row in TRANSITIONS])
+    return Table(
+        ["from", "to", "who may", "why", "what the person sees", "intermediate artefacts"],
+        [
+            [
+                row.source.value if row.source else "",
+                row.target.value,
+                ", ".join(sorted(row.actors)),
+                row.why,
+                row.person_sees,
+                row.artefacts,
+            ]
+            for row in TRANSITIONS
+        ],
+        width=WIDE,
+    )

@@ -46,9 +46,24 @@ def build(prefix: str) -> tuple[argparse.ArgumentParser, dict[str, argparse.Argu
     """The parser of a door, and the parsers of its commands by name."""
     root = _Parser(prog=prefix, add_help=False, allow_abbrev=False)
     made = root.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
-    commands = {name: made.add_parser(name, help=text, description=text, add_help=False, allow_abbrev=False)
-                for name, text in COMMANDS.items()}
-    for name in ("resume", "pause", "cancel", "approve", "deny", "status", "log", "state", "checkpoints", "fork", "replay", "rerun"):
+    commands = {
+        name: made.add_parser(name, help=text, description=text, add_help=False, allow_abbrev=False)
+        for name, text in COMMANDS.items()
+    }
+    for name in (
+        "resume",
+        "pause",
+        "cancel",
+        "approve",
+        "deny",
+        "status",
+        "log",
+        "state",
+        "checkpoints",
+        "fork",
+        "replay",
+        "rerun",
+    ):
         commands[name].add_argument("id", nargs="?", metavar="ID", help="a session or task; default: @last")
     _running(commands)
     _asking(commands)
@@ -71,11 +86,15 @@ def _running(commands: dict[str, argparse.ArgumentParser]) -> None:
     run.add_argument("--pickle", action="store_true", help="keep results that only pickle can keep")
     run.epilog = "Everything else is for the workflow: values, or --name value.  After -- all is, also what is an option here."
     commands["resume"].add_argument("--say", default="", metavar="TEXT", help="an instruction to go on with")
-    commands["resume"].add_argument("--redo", action="append", default=[], metavar="NAME[:KEY]", help="run this activity again")
+    commands["resume"].add_argument(
+        "--redo", action="append", default=[], metavar="NAME[:KEY]", help="run this activity again"
+    )
     commands["resume"].add_argument("--take-over", action="store_true", help="fence a holder that is stopped")
     commands["rerun"].add_argument("--yes", action="store_true", help="yes, for real: it costs again and results may differ")
     commands["rerun"].add_argument("--n", type=int, default=1, metavar="N", help="how many times, one after another")
-    commands["fork"].add_argument("--at", metavar="SEQ|LABEL", help="an event, or a checkpoint's label; default: the newest event")
+    commands["fork"].add_argument(
+        "--at", metavar="SEQ|LABEL", help="an event, or a checkpoint's label; default: the newest event"
+    )
     commands["fork"].add_argument("--direction", default="", metavar="TEXT", help="what the fork is to try")
     commands["fork"].add_argument("--title", default="")
 
@@ -137,8 +156,10 @@ def parse(prefix: str, words: list[str]) -> argparse.Namespace:
     if parsed.command == "run":
         parsed.arguments = [*rest, *theirs]
     elif rest or theirs:
-        raise UsageError(f"{prefix} {parsed.command}: {[*rest, *theirs][0]!r} is not known",
-                         hint=commands[parsed.command].format_usage().strip())
+        raise UsageError(
+            f"{prefix} {parsed.command}: {[*rest, *theirs][0]!r} is not known",
+            hint=commands[parsed.command].format_usage().strip(),
+        )
     return parsed
 
 

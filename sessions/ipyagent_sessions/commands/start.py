@@ -38,8 +38,17 @@ def run(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandle |
     workflow = targets.find(door, options.target)
     args, kwargs = targets.arguments(workflow, options.arguments, door.namespace)
     session = _session_of(door, options.session)
-    started = launch(door.store, workflow, args, kwargs, options=_run_options(door, options), origin=door.origin, session=session,
-                     new=options.new or options.session == "new", once=options.once)
+    started = launch(
+        door.store,
+        workflow,
+        args,
+        kwargs,
+        options=_run_options(door, options),
+        origin=door.origin,
+        session=session,
+        new=options.new or options.session == "new",
+        once=options.once,
+    )
     if started.note:
         screen.update(Shown(started.note))
     if started.handle is None:
@@ -53,8 +62,14 @@ def resume(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandl
     """Continue a task.  Ends and raises as `run` does."""
     session = door.session(options.id)
     workflow = targets.recorded(door, session)
-    handle = resume_task(session, workflow, options=RunOptions(actor=door.actor, headless=door.headless, policy=policy_of(door, None)),
-                         origin=door.origin, resume=Resume(tuple(options.redo), options.say), take_over=options.take_over)
+    handle = resume_task(
+        session,
+        workflow,
+        options=RunOptions(actor=door.actor, headless=door.headless, policy=policy_of(door, None)),
+        origin=door.origin,
+        resume=Resume(tuple(options.redo), options.say),
+        take_over=options.take_over,
+    )
     return _go(door, screen, handle, background=options.bg)
 
 
@@ -62,7 +77,10 @@ def run_again(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHa
     """Do a task again for real, once or several times, each as a new task in a new session."""
     session = door.session(options.id)
     if not options.yes:
-        raise UsageError(f"{DIFFERS}", hint=f"say yes to that: {door.prefix} rerun {session.id} --yes; to only look: {door.prefix} replay {session.id}")
+        raise UsageError(
+            f"{DIFFERS}",
+            hint=f"say yes to that: {door.prefix} rerun {session.id} --yes; to only look: {door.prefix} replay {session.id}",
+        )
     if options.n < 1:
         raise UsageError(f"--n {options.n}: how many times", hint="a whole number from 1")
     if options.n > 1 and options.bg:
@@ -92,7 +110,9 @@ def fork(door: Door, options: argparse.Namespace) -> Shown:
         if len(kept) > 20:
             lines.append(f"  and {len(kept) - 20} more")
     lines.append(f"continue it with: {door.prefix} resume {child.id}")
-    return Shown("\n".join(lines), None, {"session_id": child.id, "parent": parent.session, "at": parent.seq, "still_there": kept})
+    return Shown(
+        "\n".join(lines), None, {"session_id": child.id, "parent": parent.session, "at": parent.seq, "still_there": kept}
+    )
 
 
 def effects_after(session: Session, seq: int) -> list[str]:
@@ -120,8 +140,14 @@ def _session_of(door: Door, wanted: str | None) -> Session | None:
 
 
 def _run_options(door: Door, options: argparse.Namespace) -> RunOptions:
-    return RunOptions(durability=options.durability, actor=door.actor, headless=door.headless, policy=policy_of(door, None),
-                      title=options.title, pickle=getattr(options, "pickle", False))
+    return RunOptions(
+        durability=options.durability,
+        actor=door.actor,
+        headless=door.headless,
+        policy=policy_of(door, None),
+        title=options.title,
+        pickle=getattr(options, "pickle", False),
+    )
 
 
 def _go(door: Door, screen: Screen, handle: TaskHandle, *, background: bool) -> TaskHandle | Ended:

@@ -32,11 +32,17 @@ def find(door: Door, name: str) -> Workflow:
             raise UsageError(f"{name!r} is not importable", hint="in a terminal write module:name")
         if name not in door.namespace:
             known = sorted(k for k, v in door.namespace.items() if isinstance(v, Workflow) and not k.startswith("_"))
-            raise UsageError(f"there is no {name!r} here", hint=f"workflows here: {', '.join(known)}" if known else
-                             "run the cell that defines it, decorated with @workflow")
+            raise UsageError(
+                f"there is no {name!r} here",
+                hint=f"workflows here: {', '.join(known)}"
+                if known
+                else "run the cell that defines it, decorated with @workflow",
+            )
         found = door.namespace[name]
     if not isinstance(found, Workflow):
-        raise UsageError(f"{name} is a {type(found).__name__}, not a workflow", hint="decorate the async function with @workflow")
+        raise UsageError(
+            f"{name} is a {type(found).__name__}, not a workflow", hint="decorate the async function with @workflow"
+        )
     return found
 
 
@@ -72,14 +78,19 @@ def _imported(target: str) -> Any:
         for part in name.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
-        raise UsageError(f"{target} cannot be imported: {error}", hint="module:name, from this folder or an installed package") from error
+        raise UsageError(
+            f"{target} cannot be imported: {error}", hint="module:name, from this folder or an installed package"
+        ) from error
     return found
 
 
 def run_setup_cells(notebook: Path) -> int:
     """Run the notebook's cells tagged `agent-setup` in `__main__`; returns how many there were.  They are plain Python."""
-    cells = [c for c in json.loads(notebook.read_text("utf-8-sig")).get("cells", [])
-             if c.get("cell_type") == "code" and SETUP_TAG in c.get("metadata", {}).get("tags", [])]
+    cells = [
+        c
+        for c in json.loads(notebook.read_text("utf-8-sig")).get("cells", [])
+        if c.get("cell_type") == "code" and SETUP_TAG in c.get("metadata", {}).get("tags", [])
+    ]
     for i, cell in enumerate(cells):
         source = cell["source"] if isinstance(cell["source"], str) else "".join(cell["source"])
         file = f"<{notebook.name} {SETUP_TAG} {i + 1}>"
@@ -87,12 +98,16 @@ def run_setup_cells(notebook: Path) -> int:
         try:
             code = compile(source, file, "exec")
         except SyntaxError as error:
-            raise UsageError(f"{file} is not plain Python: {error.msg} (line {error.lineno})", hint="leave magics out of it") from error
+            raise UsageError(
+                f"{file} is not plain Python: {error.msg} (line {error.lineno})", hint="leave magics out of it"
+            ) from error
         exec(code, vars(sys.modules["__main__"]))
     return len(cells)
 
 
-def arguments(workflow: Workflow, words: list[str], namespace: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def arguments(
+    workflow: Workflow, words: list[str], namespace: Mapping[str, Any] | None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """`--name value` pairs and positional values as the workflow's arguments, by the types it declares.
 
     `{name}` alone is the variable itself.  Raises UsageError naming the argument.
@@ -109,13 +124,17 @@ def arguments(workflow: Workflow, words: list[str], namespace: Mapping[str, Any]
         word = rest.pop(0)
         if not word.startswith("--"):
             if len(args) >= len(free):
-                raise UsageError(f"{workflow.name} has no place for {word!r}", hint=f"its parameters are {workflow.parameters_text()}")
+                raise UsageError(
+                    f"{workflow.name} has no place for {word!r}", hint=f"its parameters are {workflow.parameters_text()}"
+                )
             args.append(_value(word, types_of.get(free[len(args)]), free[len(args)], namespace))
             continue
         name, given, text = word[2:].partition("=")
         name = name.replace("-", "_")
         if name not in by_name and not takes_any:
-            raise UsageError(f"{workflow.name} has no parameter {name!r}", hint=f"its parameters are {workflow.parameters_text()}")
+            raise UsageError(
+                f"{workflow.name} has no parameter {name!r}", hint=f"its parameters are {workflow.parameters_text()}"
+            )
         if not given:
             if types_of.get(name) is bool and (not rest or rest[0].startswith("--")):
                 text = "true"
@@ -138,7 +157,9 @@ def _value(text: str, kind: Any, name: str, namespace: Mapping[str, Any] | None)
     variable = _VARIABLE.fullmatch(text)
     if variable is not None:
         if namespace is None or variable[1] not in namespace:
-            raise UsageError(f"--{name}: there is no variable {variable[1]!r}", hint="write a value, or define the variable first")
+            raise UsageError(
+                f"--{name}: there is no variable {variable[1]!r}", hint="write a value, or define the variable first"
+            )
         return namespace[variable[1]]
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         inner = [k for k in typing.get_args(kind) if k is not type(None)]

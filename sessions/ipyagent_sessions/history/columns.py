@@ -9,13 +9,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def texts(values: Sequence[bytes | None]) -> pa.Array:
+def texts(values: Sequence[bytes | None]) -> pa.Array[Any]:
     """A column of texts, given in UTF-8."""
     import pyarrow as pa
 
@@ -25,7 +25,7 @@ def texts(values: Sequence[bytes | None]) -> pa.Array:
     return pa.Array.from_buffers(pa.large_string(), len(parts), buffers)
 
 
-def integers(values: Sequence[int | None]) -> pa.Array:
+def integers(values: Sequence[int | None]) -> pa.Array[Any]:
     """A column of 64-bit integers."""
     import pyarrow as pa
 
@@ -33,7 +33,7 @@ def integers(values: Sequence[int | None]) -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), len(values), [_present(values), numbers])
 
 
-def table(**columns: pa.Array) -> pa.Table:
+def table(**columns: pa.Array[Any]) -> pa.Table:
     """The columns as a table."""
     import pyarrow as pa
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import importlib
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -49,21 +50,13 @@ class Result:
 
     def df(self) -> pandas.DataFrame:
         """The rows as a pandas DataFrame.  Raises UsageError when pandas is not installed."""
-        try:
-            import pandas as pd  # noqa: F401  # to_pandas needs it, and its own message helps less
-        except ImportError:
-            raise UsageError("pandas is not installed", hint="install it, or use .arrow() or .rows()") from None
-        return self._table.to_pandas()
+        _library("pandas")
+        table: Any = self._table
+        return table.to_pandas()  # type: ignore[no-any-return]  # its stubs know half of the type
 
     def pl(self) -> polars.DataFrame:
         """The rows as a polars DataFrame.  Raises UsageError when polars is not installed."""
-        try:
-            import polars
-        except ImportError:
-            raise UsageError("polars is not installed", hint="install it, or use .arrow() or .rows()") from None
-        found = polars.from_arrow(self._table)
-        assert isinstance(found, polars.DataFrame)
-        return found
+        return _library("polars").from_arrow(self._table)  # type: ignore[no-any-return]  # a table gives a DataFrame
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows as dicts of Python values."""
@@ -107,7 +100,8 @@ class Result:
     def _numeric(self) -> list[bool]:
         import pyarrow.types as kinds
 
-        return [kinds.is_integer(f.type) or kinds.is_floating(f.type) or kinds.is_decimal(f.type) for f in self._table.schema]
+        types: list[Any] = self._table.schema.types
+        return [kinds.is_integer(t) or kinds.is_floating(t) or kinds.is_decimal(t) for t in types]
 
     def _notes(self, rows: int) -> list[str]:
         count = len(self)
@@ -116,12 +110,19 @@ class Result:
         return [note, *(f"Not complete: {plain(problem)}" for problem in self.problems)]
 
 
+def _library(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise UsageError(f"{name} is not installed", hint="install it, or use .arrow() or .rows()") from None
+
+
 def _padded(cell: str, size: int, right: bool) -> str:
     space = " " * (size - display_width(cell))
     return space + cell if right else cell + space
 
 
-def _values(column: pa.ChunkedArray) -> list[Any]:
+def _values(column: pa.ChunkedArray[Any]) -> list[Any]:
     """The column as Python values.  Arrow imports pandas for times with a zone, which takes 0.7 s; so they are made here."""
     import pyarrow as pa
 
@@ -159,10 +160,11 @@ def _tidy(table: pa.Table) -> pa.Table:
             name = f"{base}_{n}"
         names.append(name)
     table = table.rename_columns(names)
-    for i, field in enumerate(table.schema):
-        if kinds.is_decimal(field.type) and field.type.scale == 0:
+    types: list[Any] = table.schema.types
+    for i, kind in enumerate(types):
+        if kinds.is_decimal(kind) and kind.scale == 0:
             try:
-                table = table.set_column(i, pa.field(field.name, pa.int64()), table.column(i).cast(pa.int64()))
+                table = table.set_column(i, names[i], table.column(i).cast(pa.int64()))
             except pa.ArrowInvalid:  # larger than 64 bits: stays as it is
                 continue
     return table

@@ -65,12 +65,12 @@ def query(store: Store, sql: str, params: Params | None = None) -> Result:
         except duckdb.InterruptException:
             raise KeyboardInterrupt from None
         except duckdb.Error as error:
-            suspects = [path for path in sources.files if path.name in str(error) and os.fspath(path) in str(error)]
-            gone = [path for path in suspects if not path.exists()]
+            suspects = _suspects(sources.files, error)
+            gone = {path for path in suspects if not path.exists()}
             if not suspects or vanished >= _TRIES:
                 raise UsageError(guard.one_line(error), hint=_HINT) from None
             vanished += bool(gone)  # merged away since it was listed: look again
-            distrusted.update(set(suspects).difference(gone))
+            distrusted |= suspects - gone
             continue
         return Result(table, sources.problems)
 
@@ -83,6 +83,32 @@ def describe() -> dict[str, list[tuple[str, str]]]:
             source = "SELECT * FROM lineage('')" if view is LINEAGE else view.name
             found[view.name] = [(str(row[0]), str(row[1])) for row in connection.execute(f"DESCRIBE {source}").fetchall()]
         return found
+
+
+def _suspects(files: list[Path], error: duckdb.Error) -> set[Path]:
+    """The segments that DuckDB cannot read: those that `error` names, or found by reading, unless the query is to blame."""
+    import duckdb
+
+    named = {path for path in files if path.name in str(error) and os.fspath(path) in str(error)}
+    if named or isinstance(error, duckdb.CatalogException | duckdb.BinderException | duckdb.ParserException):
+        return named
+    with duckdb.connect(":memory:") as connection:
+        return set(_unreadable(connection, files))
+
+
+def _unreadable(connection: duckdb.DuckDBPyConnection, files: list[Path]) -> list[Path]:
+    """The files of which some byte that a query can need is not readable."""
+    import duckdb
+
+    if not files:
+        return []
+    try:
+        paths = [os.fspath(path) for path in files]
+        connection.execute("SELECT bit_xor(hash(COLUMNS(*))) FROM read_parquet(?, hive_partitioning = false)", [paths]).fetchall()
+    except duckdb.Error:
+        half = len(files) // 2
+        return files if not half else [*_unreadable(connection, files[:half]), *_unreadable(connection, files[half:])]
+    return []
 
 
 def _run(sources: Sources, statement: str, params: Params | None) -> pa.Table:

@@ -30,15 +30,23 @@ BASE: Final = (
         """
         SELECT l.session_id, l.depth, e.session_id AS origin, e.* EXCLUDE (session_id)
         FROM base.lineage l JOIN base.events e ON e.session_id = l.origin AND e.seq BETWEEN l.first AND l.last"""),
-    View("base.moves", "what changes the state of a session or of its tasks",
+    View("base.moves", "what changes the state of a session or of its tasks; `episode` counts the tasks of a session",
         """
-        SELECT session_id, depth, seq, timestamp, task_id, event_type, payload, CASE event_type
-            WHEN 'TaskQueued' THEN 'queued' WHEN 'TaskStarted' THEN 'running' WHEN 'TaskResumed' THEN 'running'
-            WHEN 'TaskSuspended' THEN 'suspended' WHEN 'TaskInterrupted' THEN 'interrupted'
-            WHEN 'TaskCompleted' THEN 'completed' WHEN 'TaskFailed' THEN 'failed'
-            WHEN 'TaskCancelled' THEN 'cancelled' END AS state
-        FROM base.story WHERE event_type IN ('TaskQueued', 'TaskStarted', 'TaskResumed', 'TaskSuspended', 'TaskInterrupted',
-            'TaskCompleted', 'TaskFailed', 'TaskCancelled', 'SessionCreated', 'SessionForked', 'ControlRequested')"""),
+        WITH named AS (
+            SELECT session_id, depth, seq, timestamp, task_id, event_type, payload, CASE event_type
+                WHEN 'TaskQueued' THEN 'queued' WHEN 'TaskStarted' THEN 'running' WHEN 'TaskResumed' THEN 'running'
+                WHEN 'TaskSuspended' THEN 'suspended' WHEN 'TaskInterrupted' THEN 'interrupted'
+                WHEN 'TaskCompleted' THEN 'completed' WHEN 'TaskFailed' THEN 'failed'
+                WHEN 'TaskCancelled' THEN 'cancelled' END AS state
+            FROM base.story WHERE event_type IN ('TaskQueued', 'TaskStarted', 'TaskResumed', 'TaskSuspended', 'TaskInterrupted',
+                'TaskCompleted', 'TaskFailed', 'TaskCancelled', 'SessionCreated', 'SessionForked', 'ControlRequested'))
+        SELECT * REPLACE (
+                CASE WHEN event_type <> 'SessionForked' THEN state
+                    WHEN last_value(state IGNORE NULLS) OVER before NOT IN ('completed', 'failed', 'cancelled') THEN 'suspended'
+                    END AS state),
+            count(*) FILTER (event_type = 'TaskQueued') OVER before + (event_type = 'TaskQueued')::INTEGER AS episode
+        FROM named
+        WINDOW before AS (PARTITION BY session_id ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"""),
     View("base.asked", "approvals: requests and first answers, inherited ones too",
         """
         SELECT session_id, payload->>'$.approval_id' AS approval_id,
@@ -79,9 +87,7 @@ VIEWS: Final = (
                 sum(output_tokens)::BIGINT AS output_tokens, sum(cost_usd) AS cost_usd
             FROM base.events GROUP BY session_id),
         heads AS (
-            SELECT session_id, arg_max(state, seq) FILTER (state IS NOT NULL) AS state,
-                max(seq) FILTER (state IS NOT NULL) AS moved, max(seq) FILTER (event_type = 'SessionForked') AS forked,
-                arg_max(task_id, seq) FILTER (event_type = 'TaskQueued') AS task_id,
+            SELECT session_id, arg_max(state, seq) AS state, arg_max(task_id, seq) FILTER (state IS NOT NULL) AS task_id,
                 coalesce(arg_max(payload->>'$.args.title', seq) FILTER (event_type = 'ControlRequested'
                         AND payload->>'$.action' = 'rename' AND coalesce(payload->>'$.outcome', 'accepted') = 'accepted'),
                     nullif(arg_max(payload->>'$.title', seq) FILTER (event_type = 'SessionCreated'), ''),
@@ -89,10 +95,7 @@ VIEWS: Final = (
                         FILTER (event_type = 'TaskQueued')) AS title
             FROM base.moves GROUP BY session_id),
         known AS (
-            SELECT s.*, h.title, h.task_id,
-                CASE WHEN h.forked > h.moved AND h.state NOT IN ('completed', 'failed', 'cancelled')
-                    THEN 'suspended' ELSE h.state END AS state
-            FROM base.sessions s LEFT JOIN heads h USING (session_id))
+            SELECT s.*, h.title, h.task_id, h.state FROM base.sessions s LEFT JOIN heads h USING (session_id))
         SELECT k.session_id, k.title, k.notebook, k.created, o.updated, k.state,
             CASE WHEN k.state IS NULL THEN 'empty' WHEN k.state = 'running' AND NOT k.held THEN 'lost' ELSE k.state END
                 AS effective_state,
@@ -106,29 +109,29 @@ VIEWS: Final = (
             "parent_seq": "last inherited event",
             "failures": "failed activities",
         }),
-    View("tasks", "One row a task of a session. A fork that goes on with an inherited task has a row of its own.",
+    View("tasks", "One row a task. A fork goes on with the unfinished task it inherits as a task of its own.",
         """
         WITH steps AS (
-            SELECT *, lead(timestamp) OVER (PARTITION BY session_id ORDER BY seq) AS next
-            FROM base.moves WHERE state IS NOT NULL OR event_type = 'SessionForked'),
+            SELECT *, lead(timestamp) OVER (PARTITION BY session_id ORDER BY seq) AS next FROM base.moves WHERE state IS NOT NULL),
         ends AS (SELECT session_id, arg_max(timestamp, seq) AS newest FROM base.events GROUP BY session_id),
         grouped AS (
-            SELECT s.session_id, s.task_id, arg_max(state, seq) AS state, arg_max(s.payload, seq) AS last,
-                arg_min(s.payload, seq) FILTER (event_type = 'TaskQueued') AS queue,
+            SELECT session_id, arg_max(task_id, seq) AS task_id, arg_max(state, seq) AS state, arg_max(payload, seq) AS last,
+                arg_min(payload, seq) FILTER (event_type = 'TaskQueued') AS queue,
                 min(timestamp) FILTER (event_type = 'TaskQueued') AS queued,
                 min(timestamp) FILTER (state = 'running') AS started,
                 max(timestamp) FILTER (state IN ('completed', 'failed', 'cancelled')) AS ended,
-                max(CASE WHEN state = 'running' THEN coalesce((s.payload->>'$.attempt')::INTEGER, 1) ELSE 0 END) AS attempts,
-                coalesce(sum(date_diff('ms', timestamp, coalesce(next, e.newest))) FILTER (state = 'running'), 0) / 1000
-                    AS ran_s,
+                max(CASE WHEN state = 'running' THEN coalesce((payload->>'$.attempt')::INTEGER, 1) ELSE 0 END) AS attempts,
+                coalesce(sum(date_diff('ms', timestamp, coalesce(next, newest))) FILTER (state = 'running'), 0) / 1000 AS ran_s,
                 bool_or(depth = 0) AS own
-            FROM steps s LEFT JOIN ends e USING (session_id) WHERE s.task_id IS NOT NULL GROUP BY s.session_id, s.task_id)
+            FROM steps LEFT JOIN ends USING (session_id) GROUP BY session_id, episode)
         SELECT g.session_id, g.task_id, coalesce(nullif(queue->>'$.title', ''), queue->>'$.target') AS title,
             queue->>'$.target' AS target, coalesce(queue->>'$.kind', 'workflow') AS kind, g.state,
             CASE WHEN g.state = 'running' AND NOT b.held THEN 'lost' ELSE g.state END AS effective_state,
-            CASE g.state WHEN 'suspended' THEN last->>'$.reason' WHEN 'failed' THEN coalesce(last->>'$.cause', 'error')
+            CASE g.state WHEN 'suspended' THEN coalesce(last->>'$.reason', 'forked') WHEN 'failed' THEN coalesce(last->>'$.cause', 'error')
                 WHEN 'interrupted' THEN 'paused' WHEN 'cancelled' THEN 'cancelled' END AS reason,
-            CASE g.state WHEN 'suspended' THEN last->>'$.detail' WHEN 'interrupted' THEN last->>'$.partial'
+            CASE g.state WHEN 'suspended' THEN coalesce(last->>'$.detail',
+                    'forked from ' || (last->>'$.parent_session') || ' at ' || (last->>'$.parent_seq'))
+                WHEN 'interrupted' THEN last->>'$.partial'
                 WHEN 'cancelled' THEN last->>'$.reason'
                 WHEN 'failed' THEN (last->>'$.error_type') || ': ' || (last->>'$.error') END AS detail,
             queued, started, ended, attempts, ran_s, queue->>'$.retry_of' AS retry_of, queue->>'$.rerun_of' AS rerun_of,
@@ -222,8 +225,8 @@ VIEWS: Final = (
         }),
     View("checkpoints", "One row a checkpoint. That it is listed does not mean that its snapshot was kept.",
         """
-        SELECT session_id, seq, timestamp, task_id, payload->>'$.trigger' AS trigger, coalesce(payload->>'$.label', '') AS label,
-            actor
+        SELECT session_id, seq, timestamp, task_id, payload->>'$.trigger' AS trigger,
+            coalesce(payload->>'$.label', '') AS label, actor
         FROM base.events WHERE event_type = 'CheckpointCreated'""", {
             "trigger": "why it was taken", "label": "number of a stage, a label of a person, or empty"}),
     View("artifacts", "One row a file that was written, each time it was.",

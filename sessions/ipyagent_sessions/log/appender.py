@@ -60,8 +60,9 @@ class Loaded(Struct):
 class Appender:
     """The holder's side of a session's log.  Safe to use from several threads."""
 
-    def __init__(self, layout: Layout, held: Lease, loaded: Loaded, first: int, blobs: Blobs, clock: Clock, disk: Disk,
-                 version: str) -> None:
+    def __init__(
+        self, layout: Layout, held: Lease, loaded: Loaded, first: int, blobs: Blobs, clock: Clock, disk: Disk, version: str
+    ) -> None:
         self.layout = layout
         self.lease = held
         self.loaded = loaded
@@ -87,8 +88,19 @@ class Appender:
         self._scribe = Scribe(self._window, self._noticed)
 
     @classmethod
-    def open(cls, layout: Layout, who: Holder, load: Callable[[], Loaded], *, first: int, blobs: Blobs, clock: Clock, disk: Disk,
-             version: str, force: bool = False) -> Appender:
+    def open(
+        cls,
+        layout: Layout,
+        who: Holder,
+        load: Callable[[], Loaded],
+        *,
+        first: int,
+        blobs: Blobs,
+        clock: Clock,
+        disk: Disk,
+        version: str,
+        force: bool = False,
+    ) -> Appender:
         """Begin a new epoch: take the lease, mend the tail, load the state, create the journal.
 
         Raises LeaseHeld, DamageError when events are missing that no later checkpoint covers, and PersistenceError when the
@@ -102,14 +114,20 @@ class Appender:
         except BaseException as error:
             held.release()
             if isinstance(error, OSError):
-                raise PersistenceError(f"the log of session {layout.root.name} could not be opened: {error.strerror or error}",
-                                       hint="free some space or mend the disk; reading works meanwhile") from error
+                raise PersistenceError(
+                    f"the log of session {layout.root.name} could not be opened: {error.strerror or error}",
+                    hint="free some space or mend the disk; reading works meanwhile",
+                ) from error
             raise
         checkpoints.clean_unfinished(layout)
         lease.forget_older(layout, held.epoch)
         if torn is not None:
-            appender.emit("AlarmRaised", p.AlarmRaised(
-                "torn_tail", f"{torn.length} bytes of an unfinished event were cut from {torn.file} and kept in damaged/"))
+            appender.emit(
+                "AlarmRaised",
+                p.AlarmRaised(
+                    "torn_tail", f"{torn.length} bytes of an unfinished event were cut from {torn.file} and kept in damaged/"
+                ),
+            )
         return appender
 
     @property
@@ -125,10 +143,21 @@ class Appender:
     def backlog_full(self) -> bool:
         return self._journal.backlog_full
 
-    def emit(self, event_type: str, payload: p.Payload | dict[str, Any] | Raw, *, task_id: str | None = None,
-             activity_id: str | None = None, attempt: int | None = None, actor: str = "engine", parent: int | None = None,
-             ignorable: bool = False, blobs: dict[str, bytes] | None = None, timestamp: float | None = None,
-             **measured: Any) -> ev.Event:
+    def emit(
+        self,
+        event_type: str,
+        payload: p.Payload | dict[str, Any] | Raw,
+        *,
+        task_id: str | None = None,
+        activity_id: str | None = None,
+        attempt: int | None = None,
+        actor: str = "engine",
+        parent: int | None = None,
+        ignorable: bool = False,
+        blobs: dict[str, bytes] | None = None,
+        timestamp: float | None = None,
+        **measured: Any,
+    ) -> ev.Event:
         """Append an event: folded into `state` and in memory, not yet durable.
 
         `measured` are the metadata fields of `events.Event`.  `timestamp` (seconds since the epoch) says when it happened, if
@@ -140,8 +169,21 @@ class Appender:
             if timestamp is not None:
                 at = self._stamp(timestamp)
             event = ev.Event(
-                self.state.seq + 1, event_type, at, None if at == recorded else recorded, task_id, activity_id, attempt, actor, raw,
-                parent, ev.SCHEMA_VERSION, ignorable, self._version, **measured)
+                self.state.seq + 1,
+                event_type,
+                at,
+                None if at == recorded else recorded,
+                task_id,
+                activity_id,
+                attempt,
+                actor,
+                raw,
+                parent,
+                ev.SCHEMA_VERSION,
+                ignorable,
+                self._version,
+                **measured,
+            )
             line = line_of(event)
             states.apply(self.state, event)
             self._journal.append(event.seq, line, blobs)
@@ -174,8 +216,9 @@ class Appender:
         self._journal.flush()
         self.trouble = None
 
-    def checkpoint(self, trigger: str, label: str = "", *, materialise: bool = True, actor: str = "engine",
-                   task_id: str | None = None) -> ev.Event:
+    def checkpoint(
+        self, trigger: str, label: str = "", *, materialise: bool = True, actor: str = "engine", task_id: str | None = None
+    ) -> ev.Event:
         """Append `CheckpointCreated`; with `materialise` its snapshot is written by the scribe once the event is durable."""
         with self._lock:
             event = self.emit("CheckpointCreated", p.CheckpointCreated(trigger, label), actor=actor, task_id=task_id)
@@ -188,8 +231,9 @@ class Appender:
     def _write_snapshot(self, event: ev.Event, body: bytes, trigger: str, label: str, recent: list[bytes]) -> None:
         if self._journal.durable_seq < event.seq:
             self.barrier()
-        checkpoints.write(self.layout, event.seq, body, label=label, trigger=trigger, at=event.timestamp, last_events=recent,
-                          disk=self.disk)
+        checkpoints.write(
+            self.layout, event.seq, body, label=label, trigger=trigger, at=event.timestamp, last_events=recent, disk=self.disk
+        )
         checkpoints.prune(self.layout)
 
     def close(self, *, rest: bool = False) -> None:
@@ -259,7 +303,8 @@ def read_state(layout: Layout, first: int, start: Callable[[], State] | None, un
         low, high = reader.missing[0]
         raise DamageError(
             f"session {layout.root.name}: events {low} to {high} are damaged or missing ({'; '.join(map(str, reader.damage))})",
-            hint=f"everything up to event {low - 1} is intact: fork it at {low - 1}, or restore the file from a copy")
+            hint=f"everything up to event {low - 1} is intact: fork it at {low - 1}, or restore the file from a copy",
+        )
     return Loaded(state, snapshot, refused, [str(d) for d in reader.damage], replayed)
 
 

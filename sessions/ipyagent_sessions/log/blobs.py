@@ -49,6 +49,9 @@ class Blobs:
             if self.name(data) == name:
                 return data
             damaged = damaged or folder
-        raise DamageError(f"blob {name[:12]} in {damaged} does not match its checksum" if damaged
-                          else f"blob {name[:12]} is missing from {self.folder}",
-                          hint="restore the file from a copy, or run the activity again with resume --redo")
+        raise DamageError(
+            f"blob {name[:12]} in {damaged} does not match its checksum"
+            if damaged
+            else f"blob {name[:12]} is missing from {self.folder}",
+            hint="restore the file from a copy, or run the activity again with resume --redo",
+        )

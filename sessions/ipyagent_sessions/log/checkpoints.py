@@ -74,14 +74,17 @@ def path_of(layout: Layout, seq: int) -> Path:
     return layout.checkpoints / f"{seq}.json.zst"
 
 
-def write(layout: Layout, seq: int, body: bytes, *, label: str, trigger: str, at: str, last_events: list[bytes], disk: Disk) -> None:
+def write(
+    layout: Layout, seq: int, body: bytes, *, label: str, trigger: str, at: str, last_events: list[bytes], disk: Disk
+) -> None:
     """Store the encoded state `body` as the snapshot of `seq`, as a difference when that is much smaller.
 
     Raises OSError; nothing is visible then.
     """
     layout.checkpoints.mkdir(exist_ok=True)
-    snapshot = Snapshot(FORMAT, seq, label, trigger, at, hashlib.sha256(body).hexdigest(),
-                        last_events=[Raw(line) for line in last_events])
+    snapshot = Snapshot(
+        FORMAT, seq, label, trigger, at, hashlib.sha256(body).hexdigest(), last_events=[Raw(line) for line in last_events]
+    )
     base = _newest_full(layout, seq)
     if base is not None:
         patch = difference(msgspec.json.decode(base[1]), msgspec.json.decode(body))
@@ -112,12 +115,16 @@ def _open(layout: Layout, seq: int) -> Snapshot:
         body = zstandard.ZstdDecompressor().decompress(path.read_bytes(), max_output_size=_MAX_BYTES)
         head = msgspec.json.decode(body, type=_Head)
         if head.format > FORMAT:
-            raise NewerFormat(f"checkpoint {seq} was written by a newer version (format {head.format}, this one reads {FORMAT})",
-                              hint="upgrade ipyagent; an older checkpoint is used meanwhile")
+            raise NewerFormat(
+                f"checkpoint {seq} was written by a newer version (format {head.format}, this one reads {FORMAT})",
+                hint="upgrade ipyagent; an older checkpoint is used meanwhile",
+            )
         return msgspec.json.decode(body, type=Snapshot)
     except (FileNotFoundError, zstandard.ZstdError, msgspec.DecodeError) as error:
-        raise DamageError(f"checkpoint {seq} cannot be read ({type(error).__name__})",
-                          hint="it can be deleted: the state is folded from the log") from error
+        raise DamageError(
+            f"checkpoint {seq} cannot be read ({type(error).__name__})",
+            hint="it can be deleted: the state is folded from the log",
+        ) from error
 
 
 class _Head(Struct):
@@ -139,7 +146,9 @@ def load(layout: Layout, seq: int) -> tuple[State, Snapshot]:
     except msgspec.DecodeError as error:
         raise DamageError(f"checkpoint {seq} does not hold a state: {error}") from error
     if hashlib.sha256(states.encode(state)).hexdigest() != snapshot.sha256:
-        raise DamageError(f"checkpoint {seq} does not match its checksum", hint="it can be deleted: the state is folded from the log")
+        raise DamageError(
+            f"checkpoint {seq} does not match its checksum", hint="it can be deleted: the state is folded from the log"
+        )
     return state, snapshot
 
 
@@ -193,7 +202,7 @@ def prune(layout: Layout) -> list[int]:
 
 def clean_unfinished(layout: Layout) -> None:
     """Remove temporary files that a crash left behind, but not those of the inbox, which others may be writing."""
-    for folder in (layout.root, layout.checkpoints, layout.events, layout.blobs):
+    for folder in (layout.root, layout.checkpoints, layout.events, layout.blobs, layout.damaged):
         if folder.is_dir():
             for path in folder.glob("*.tmp"):
                 path.unlink(missing_ok=True)

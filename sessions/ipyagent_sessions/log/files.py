@@ -14,11 +14,26 @@ from pathlib import Path
 from typing import Final
 
 SEAMS: Final = (
-    "before journal write", "after journal write", "before journal sync", "after journal sync",
-    "before blob rename", "after blob rename", "before seal rename", "after seal rename",
-    "before checkpoint rename", "after checkpoint rename", "before header rename", "after header rename",
-    "before control logged", "after control logged", "before epoch created", "after epoch created",
-    "before tail rename", "after tail rename", "before control rename", "after control rename",
+    "before journal write",
+    "after journal write",
+    "before journal sync",
+    "after journal sync",
+    "before blob rename",
+    "after blob rename",
+    "before seal rename",
+    "after seal rename",
+    "before checkpoint rename",
+    "after checkpoint rename",
+    "before header rename",
+    "after header rename",
+    "before control logged",
+    "after control logged",
+    "before epoch created",
+    "after epoch created",
+    "before tail rename",
+    "after tail rename",
+    "before control rename",
+    "after control rename",
 )
 
 

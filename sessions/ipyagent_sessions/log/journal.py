@@ -33,8 +33,9 @@ BACKLOG_BYTES: Final = 32 * 2**20
 class Journal:
     """The open journal of one holder.  Safe to use from several threads."""
 
-    def __init__(self, layout: Layout, lease: Lease, first: int, blobs: Blobs, disk: Disk,
-                 on_rotate: Callable[[JournalFile], None]) -> None:
+    def __init__(
+        self, layout: Layout, lease: Lease, first: int, blobs: Blobs, disk: Disk, on_rotate: Callable[[JournalFile], None]
+    ) -> None:
         self.durable_seq = first - 1
         self.pending = 0
         self.pending_bytes = 0
@@ -101,8 +102,10 @@ class Journal:
             if count:
                 self._write_out(self._lines[:count], blobs)
             if self._lease.fenced():
-                raise LeaseLost(f"session {self._layout.root.name} was taken over by a newer holder",
-                                hint="this task goes on there; nothing more is written from here")
+                raise LeaseLost(
+                    f"session {self._layout.root.name} was taken over by a newer holder",
+                    hint="this task goes on there; nothing more is written from here",
+                )
             if count:
                 with self._mutex:
                     self.durable_seq = last
@@ -127,8 +130,10 @@ class Journal:
             self._disk.append(self._fd, data)
             self._disk.sync(self._fd)
         except OSError as error:
-            raise PersistenceError(f"the log of session {self._layout.root.name} could not be written: {error.strerror or error}",
-                                   hint="free some space or mend the disk; nothing recorded so far is lost") from error
+            raise PersistenceError(
+                f"the log of session {self._layout.root.name} could not be written: {error.strerror or error}",
+                hint="free some space or mend the disk; nothing recorded so far is lost",
+            ) from error
         self._durable_bytes += len(data)
         self._torn = False
 

@@ -1,14 +1,14 @@
 """Which file is where in a session's folder, and what its name says.
 
-    session.json                         written once
-    journal-<epoch>-<first_seq>.jsonl    the tail of the log
-    events/<first>-<last>-<epoch>.parquet
-    checkpoints/<seq>.json.zst
-    blobs/<sha256>
-    inbox/<id>.json
-    lease-<epoch>.lock, holder.json
-    live.json, summary.json
-    damaged/                             torn tails and fenced lines that were set aside
+session.json                         written once
+journal-<epoch>-<first_seq>.jsonl    the tail of the log
+events/<first>-<last>-<epoch>.parquet
+checkpoints/<seq>.json.zst
+blobs/<sha256>
+inbox/<id>.json
+lease-<epoch>.lock, holder.json
+live.json, summary.json
+damaged/                             torn tails and fenced lines that were set aside
 """
 
 from __future__ import annotations
@@ -73,8 +73,9 @@ class Layout:
         """The sealed segments that exist, by first seq; of two with the same first the longer comes first."""
         if not self.events.is_dir():
             return []
-        found = [SegmentFile(int(m[1]), int(m[2]), int(m[3]), p)
-                 for p in self.events.iterdir() if (m := _SEGMENT.fullmatch(p.name))]
+        found = [
+            SegmentFile(int(m[1]), int(m[2]), int(m[3]), p) for p in self.events.iterdir() if (m := _SEGMENT.fullmatch(p.name))
+        ]
         return sorted(found, key=lambda s: (s.first, -s.last, -s.epoch))
 
     def epoch(self) -> int:

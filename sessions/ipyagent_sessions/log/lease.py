@@ -66,8 +66,9 @@ def this_process(*, kernel: str | None = None, by: str = "python") -> Holder:
     """The holder that this process would be."""
     import psutil
 
-    return Holder(pid=os.getpid(), started=round(psutil.Process().create_time(), 2), host=host(), boot=boot(),
-                  kernel=kernel, by=by)
+    return Holder(
+        pid=os.getpid(), started=round(psutil.Process().create_time(), 2), host=host(), boot=boot(), kernel=kernel, by=by
+    )
 
 
 def host() -> str:
@@ -216,9 +217,11 @@ def _held(layout: Layout) -> LeaseHeld:
     age = heartbeat_age(layout)
     who = holder.describe() if holder else "another process"
     silent = f", silent for {age:.0f} s" if age is not None and age > 2 * HEARTBEAT else ""
-    return LeaseHeld(f"session {layout.root.name} is held by {who}{silent}",
-                     hint="its task goes on there; pause, cancel and approve work from here"
-                     + ("; take it over with resume --take-over" if silent else ""))
+    return LeaseHeld(
+        f"session {layout.root.name} is held by {who}{silent}",
+        hint="its task goes on there; pause, cancel and approve work from here"
+        + ("; take it over with resume --take-over" if silent else ""),
+    )
 
 
 def _try_lock(path: Path) -> BaseFileLock | None:

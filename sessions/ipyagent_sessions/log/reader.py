@@ -52,8 +52,10 @@ class Reader:
             except (FileNotFoundError, _Gap):
                 continue
             return
-        raise DamageError(f"the files of session {self.layout.root.name} vanish while they are read",
-                          hint="read again; if it stays, restore the folder from a copy")
+        raise DamageError(
+            f"the files of session {self.layout.root.name} vanish while they are read",
+            hint="read again; if it stays, restore the folder from a copy",
+        )
 
     def _pass(self, next_seq: int, until: int | None, *, tolerate: bool) -> Iterator[Event]:
         """One reading of the folder.  Raises _Gap where events are missing, unless `tolerate`, which skips and reports them."""

@@ -68,8 +68,14 @@ def _remove_merged(layout: Layout) -> None:
     """Remove the parts that a crash left beside the segment they were merged into, so that no other program counts twice."""
     found = layout.segments()
     for whole in found:
-        inside = [s for s in found if s != whole and whole.first <= s.first and s.last <= whole.last
-                  and (s.first, s.last) != (whole.first, whole.last)]
+        inside = [
+            s
+            for s in found
+            if s != whole
+            and whole.first <= s.first
+            and s.last <= whole.last
+            and (s.first, s.last) != (whole.first, whole.last)
+        ]
         if inside and len(list(segments.read(whole.path, damage=[]))) == whole.last - whole.first + 1:
             for part in inside:
                 part.path.unlink(missing_ok=True)

@@ -18,15 +18,31 @@ from msgspec import Raw
 
 from ipyagent_sessions.errors import DamageError
 from ipyagent_sessions.events import Event, Stamper, encode
+from ipyagent_sessions.log.files import Disk, sync_file, temporary_beside
 from ipyagent_sessions.log.format import Damage
-from ipyagent_sessions.log.files import Disk, temporary_beside, sync_file
 from ipyagent_sessions.log.layout import FORMAT, Layout, SegmentFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_PLAIN: Final = ("seq", "event_type", "task_id", "activity_id", "attempt", "actor", "parent_event", "schema_version", "ignorable",
-                 "agent_version", "execution_time_ms", "cpu_s", "rss_bytes", "input_tokens", "output_tokens", "cost_usd")
+_PLAIN: Final = (
+    "seq",
+    "event_type",
+    "task_id",
+    "activity_id",
+    "attempt",
+    "actor",
+    "parent_event",
+    "schema_version",
+    "ignorable",
+    "agent_version",
+    "execution_time_ms",
+    "cpu_s",
+    "rss_bytes",
+    "input_tokens",
+    "output_tokens",
+    "cost_usd",
+)
 _ENDS: Final = ("TaskQueued", "TaskCompleted", "TaskFailed", "TaskCancelled")
 ROW_GROUP: Final = 65_536
 
@@ -36,17 +52,31 @@ def schema() -> pa.Schema:
     import pyarrow as pa
 
     text, stamp = pa.string(), pa.timestamp("ms", tz="UTC")
-    return pa.schema([
-        pa.field("session_id", text, nullable=False), pa.field("seq", pa.int64(), nullable=False),
-        pa.field("event_type", text, nullable=False), pa.field("timestamp", stamp, nullable=False),
-        pa.field("recorded_at", stamp, nullable=False), pa.field("task_id", text), pa.field("activity_id", text),
-        pa.field("attempt", pa.int32()), pa.field("actor", text, nullable=False), pa.field("payload", text, nullable=False),
-        pa.field("parent_event", pa.int64()), pa.field("schema_version", pa.int16(), nullable=False),
-        pa.field("ignorable", pa.bool_(), nullable=False), pa.field("agent_version", text),
-        pa.field("execution_time_ms", pa.float64()), pa.field("cpu_s", pa.float64()), pa.field("rss_bytes", pa.int64()),
-        pa.field("input_tokens", pa.int64()), pa.field("output_tokens", pa.int64()), pa.field("cost_usd", pa.float64()),
-        pa.field("checksum", pa.uint32(), nullable=False),
-    ])
+    return pa.schema(
+        [
+            pa.field("session_id", text, nullable=False),
+            pa.field("seq", pa.int64(), nullable=False),
+            pa.field("event_type", text, nullable=False),
+            pa.field("timestamp", stamp, nullable=False),
+            pa.field("recorded_at", stamp, nullable=False),
+            pa.field("task_id", text),
+            pa.field("activity_id", text),
+            pa.field("attempt", pa.int32()),
+            pa.field("actor", text, nullable=False),
+            pa.field("payload", text, nullable=False),
+            pa.field("parent_event", pa.int64()),
+            pa.field("schema_version", pa.int16(), nullable=False),
+            pa.field("ignorable", pa.bool_(), nullable=False),
+            pa.field("agent_version", text),
+            pa.field("execution_time_ms", pa.float64()),
+            pa.field("cpu_s", pa.float64()),
+            pa.field("rss_bytes", pa.int64()),
+            pa.field("input_tokens", pa.int64()),
+            pa.field("output_tokens", pa.int64()),
+            pa.field("cost_usd", pa.float64()),
+            pa.field("checksum", pa.uint32(), nullable=False),
+        ]
+    )
 
 
 def table_of(events: Iterable[Event], session_id: str) -> pa.Table:
@@ -57,7 +87,9 @@ def table_of(events: Iterable[Event], session_id: str) -> pa.Table:
     columns: dict[str, Any] = {name: [getattr(e, name) for e in rows] for name in _PLAIN}
     columns["session_id"] = [session_id] * len(rows)
     columns["timestamp"] = pa.array([e.timestamp[:-1] for e in rows], pa.string()).cast(pa.timestamp("ms"))
-    columns["recorded_at"] = pa.array([(e.recorded_at or e.timestamp)[:-1] for e in rows], pa.string()).cast(pa.timestamp("ms"))
+    columns["recorded_at"] = pa.array([(e.recorded_at or e.timestamp)[:-1] for e in rows], pa.string()).cast(
+        pa.timestamp("ms")
+    )
     columns["payload"] = [str(memoryview(e.payload), "utf-8") for e in rows]
     columns["checksum"] = [zlib.crc32(encode(e)) for e in rows]
     arrays = []
@@ -119,10 +151,18 @@ def _publish(layout: Layout, table: pa.Table, first: int, last: int, epoch: int,
     meta = {"ipyagent.format": str(FORMAT), "ipyagent.open": json.dumps(before), "ipyagent.epoch": str(epoch)}
     try:
         pq.write_table(
-            table.replace_schema_metadata(meta), temporary, compression="zstd", row_group_size=ROW_GROUP,
-            write_page_checksum=True, use_dictionary=["session_id", "event_type", "task_id", "actor", "agent_version"],
-            column_encoding={"seq": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED", "recorded_at": "DELTA_BINARY_PACKED",
-                             "activity_id": "DELTA_BYTE_ARRAY"},
+            table.replace_schema_metadata(meta),
+            temporary,
+            compression="zstd",
+            row_group_size=ROW_GROUP,
+            write_page_checksum=True,
+            use_dictionary=["session_id", "event_type", "task_id", "actor", "agent_version"],
+            column_encoding={
+                "seq": "DELTA_BINARY_PACKED",
+                "timestamp": "DELTA_BINARY_PACKED",
+                "recorded_at": "DELTA_BINARY_PACKED",
+                "activity_id": "DELTA_BYTE_ARRAY",
+            },
         )
         with open(temporary, "rb+") as file:
             sync_file(file.fileno())
@@ -212,7 +252,9 @@ def _rows(table: pa.Table) -> Iterator[Event]:
     plain = zip(*map(values, _PLAIN), strict=True)
     for at, late, payload, row in zip(stamps, recorded, payloads, plain, strict=True):
         seq, event_type, task, activity, attempt, actor, *rest = row
-        yield Event(seq, event_type, at, None if late == at else late, task, activity, attempt, actor, Raw(payload.encode()), *rest)
+        yield Event(
+            seq, event_type, at, None if late == at else late, task, activity, attempt, actor, Raw(payload.encode()), *rest
+        )
 
 
 def boundaries(path: Path) -> Iterator[tuple[int, str, str | None]]:

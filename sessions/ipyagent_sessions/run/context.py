@@ -31,8 +31,20 @@ from ipyagent_sessions.run.execute import Plan, current, default_retry, execute
 from ipyagent_sessions.run.task import TaskRun
 from ipyagent_sessions.state import Recorded
 
-_OWN: Final = frozenset({"SessionCreated", "SessionForked", "CheckpointCreated", "RecoveryCompleted", "ControlRequested",
-                         "ApprovalRequested", "ApprovalResolved", "StateChanged", "MessageAdded", "BudgetExceeded"})
+_OWN: Final = frozenset(
+    {
+        "SessionCreated",
+        "SessionForked",
+        "CheckpointCreated",
+        "RecoveryCompleted",
+        "ControlRequested",
+        "ApprovalRequested",
+        "ApprovalResolved",
+        "StateChanged",
+        "MessageAdded",
+        "BudgetExceeded",
+    }
+)
 _OPTIONS: Final = ("key", "effect", "retry", "timeout", "verify", "compensate", "isolate", "name")
 
 
@@ -77,10 +89,21 @@ class Context:
 
     # Activities
 
-    def run(self, function: Callable[..., Any] | Activity, /, *args: Any, key: Any = None, effect: Effect | None = None,
-            retry: Retry | int | None = None, timeout: str | float | None = None, verify: Callable[..., Any] | None = None,
-            compensate: Callable[..., Any] | None = None, isolate: Literal["process"] | None = None, name: str | None = None,
-            **kwargs: Any) -> calls.Call:
+    def run(
+        self,
+        function: Callable[..., Any] | Activity,
+        /,
+        *args: Any,
+        key: Any = None,
+        effect: Effect | None = None,
+        retry: Retry | int | None = None,
+        timeout: str | float | None = None,
+        verify: Callable[..., Any] | None = None,
+        compensate: Callable[..., Any] | None = None,
+        isolate: Literal["process"] | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> calls.Call:
         """An activity: `function(*args, **kwargs)`, whose result is durable.  Await it, or hand it to `gather`.
 
         `key` tells calls of one function apart (needed when several are open at once); the other options override what
@@ -90,16 +113,30 @@ class Context:
         given = (key, effect, retry, timeout, verify, compensate, isolate, name)
         clash = [o for o, v in zip(_OPTIONS, given, strict=True) if v is not None and o in known.parameters]
         if clash:
-            raise UsageError(f"{known.name} has a parameter of its own named {', '.join(clash)}",
-                             hint="bind it with functools.partial, or rename it")
+            raise UsageError(
+                f"{known.name} has a parameter of its own named {', '.join(clash)}",
+                hint="bind it with functools.partial, or rename it",
+            )
         if effect is not None and effect not in EFFECTS:
             raise UsageError(f"{known.name}: effect={effect!r} is not known", hint=f"one of {', '.join(EFFECTS)}")
         body = identity.arguments(known.name, args, kwargs)
         chosen: Effect = effect or known.effect or self._run.default_effect or "irreversible"
         plan_id = self._identify(known.name, key)
-        plan = Plan(plan_id, known, args, kwargs, body, codec.digest(body), self._stage, None if key is None else str(key), chosen,
-                    default_retry(retry, known), known.timeout_s if timeout is None else seconds(timeout, f"timeout of {known.name}"),
-                    verify or known.verify, compensate or known.compensate)
+        plan = Plan(
+            plan_id,
+            known,
+            args,
+            kwargs,
+            body,
+            codec.digest(body),
+            self._stage,
+            None if key is None else str(key),
+            chosen,
+            default_retry(retry, known),
+            known.timeout_s if timeout is None else seconds(timeout, f"timeout of {known.name}"),
+            verify or known.verify,
+            compensate or known.compensate,
+        )
         return self._call(plan_id, known.name, functools.partial(self._perform, plan))
 
     async def gather(self, *awaitables: Awaitable[Any], limit: int | None = None) -> list[Any]:
@@ -116,10 +153,17 @@ class Context:
         if active is not None:
             if active.digest != plan.digest:
                 raise self._differs(plan, active.seq)
-            if await settle.outcome(run, plan) == "recorded":
-                return self._recall(plan, run.state.business_state.results[plan.id])
+            run.check()
             attempt = active.attempt + 1
-        value = await execute(run, plan, attempt=attempt)
+            if (plan.effect == "irreversible" or plan.retry.attempts > 1) and settle.at_rest(run, plan):
+                attempt = active.attempt
+            elif await settle.outcome(run, plan) == "recorded":
+                return self._recall(plan, run.state.business_state.results[plan.id])
+        try:
+            value = await execute(run, plan, attempt=attempt)
+        except ResultLost:
+            self._can_undo(plan)
+            raise
         self._can_undo(plan)
         return value
 
@@ -128,11 +172,22 @@ class Context:
         if recorded.digest and recorded.digest != plan.digest:
             raise self._differs(plan, recorded.seq)
         name = plan.activity.name
-        if recorded.source and plan.activity.source and recorded.source != plan.activity.source and name not in self._run.changed_sources:
+        if (
+            recorded.source
+            and plan.activity.source
+            and recorded.source != plan.activity.source
+            and name not in self._run.changed_sources
+        ):
             self._run.changed_sources.add(name)
-            self._run.emit("AlarmRaised", payloads.AlarmRaised(
-                "source_changed", f"{name} has changed since its result was recorded; the result is kept, resume --redo {name} runs it again"))
+            self._run.emit(
+                "AlarmRaised",
+                payloads.AlarmRaised(
+                    "source_changed",
+                    f"{name} has changed since its result was recorded; the result is kept, resume --redo {name} runs it again",
+                ),
+            )
         if recorded.result_lost:
+            self._can_undo(plan)
             raise ResultLost(name, "ResultLost", "its result was not kept", hint="it had its effect and will not run again")
         if not recorded.ok:
             raise self._recorded_error(recorded)
@@ -173,13 +228,23 @@ class Context:
             if isinstance(function, Activity):
                 found = function
                 if name or isolate:
-                    found = Activity(function.function, effect=function.effect, retry=function.retry, timeout=function.timeout_s,
-                                     verify=function.verify, compensate=function.compensate, isolate=isolate or function.isolate,
-                                     pickle=function.pickle, name=name or function.name)
+                    found = Activity(
+                        function.function,
+                        effect=function.effect,
+                        retry=function.retry,
+                        timeout=function.timeout_s,
+                        verify=function.verify,
+                        compensate=function.compensate,
+                        isolate=isolate or function.isolate,
+                        pickle=function.pickle,
+                        name=name or function.name,
+                    )
             elif callable(function):
                 found = Activity(function, isolate=isolate, name=name)
             else:
-                raise UsageError(f"ctx.run needs a function, not {type(function).__name__}", hint="ctx.run(f, x), not ctx.run(f(x))")
+                raise UsageError(
+                    f"ctx.run needs a function, not {type(function).__name__}", hint="ctx.run(f, x), not ctx.run(f(x))"
+                )
             self._activities[function, name, isolate] = found
         return found
 
@@ -197,13 +262,19 @@ class Context:
         if key is not None:
             made = f"{place}:{identity.key_text(name, key)}"
             if made in self._seen:
-                raise IdentityError(f"{made} exists already in this run", hint="give each call of one function a key of its own")
+                raise IdentityError(
+                    f"{made} exists already in this run", hint="give each call of one function a key of its own"
+                )
         else:
             if self._open.get(place):
-                raise IdentityError(f"{name} is called while another call of it is open", hint="give it a key: ctx.run(f, x, key=x)")
+                raise IdentityError(
+                    f"{name} is called while another call of it is open", hint="give it a key: ctx.run(f, x, key=x)"
+                )
             if self._beside_others():
-                raise IdentityError(f"{name} is called without a key from one of several parallel coroutines",
-                                    hint="give it a key: which one comes first may differ next time")
+                raise IdentityError(
+                    f"{name} is called without a key from one of several parallel coroutines",
+                    hint="give it a key: which one comes first may differ next time",
+                )
             number = self._occurrences[place] = self._occurrences.get(place, 0) + 1
             made = f"{place}#{number}"
         self._seen.add(made)
@@ -220,8 +291,12 @@ class Context:
 
     def check_awaited(self, stage: str = "") -> None:
         """Raise UsageError when a call was made (in `stage`, if one is named) and never awaited: it did not run."""
-        forgotten = sorted(made for place, made_here in self._open.items() for made in made_here
-                           if not stage or place.startswith((f"{stage}/", f"{stage}.")))
+        forgotten = sorted(
+            made
+            for place, made_here in self._open.items()
+            for made in made_here
+            if not stage or place.startswith((f"{stage}/", f"{stage}."))
+        )
         if forgotten:
             raise UsageError(f"{forgotten[0]} was never awaited, so it did not run", hint="write: await ctx.run(...)")
 
@@ -233,7 +308,9 @@ class Context:
         Its end takes a checkpoint with that number.  Stages follow one another; inside of one, work may be parallel.
         """
         if self._beside_others():
-            raise IdentityError(f"stage {name!r} begins in one of several parallel coroutines", hint="stages follow one another")
+            raise IdentityError(
+                f"stage {name!r} begins in one of several parallel coroutines", hint="stages follow one another"
+            )
         return Stage(self, str(name))
 
     # Recorded values
@@ -257,7 +334,9 @@ class Context:
             return codec.loads(found.result)
         self._run.check()
         value = make()
-        self._run.emit("ActivityCompleted", payloads.ActivityCompleted(name, "value", result=Raw(codec.dumps(value))), activity_id=made)
+        self._run.emit(
+            "ActivityCompleted", payloads.ActivityCompleted(name, "value", result=Raw(codec.dumps(value))), activity_id=made
+        )
         return value
 
     # Events and state
@@ -269,7 +348,9 @@ class Context:
         PascalCase are kept and shown.  Raises UsageError for the engine's own types and for a payload that does not fit its type.
         """
         if event_type in _OWN or event_type.startswith(("Task", "Activity", "Session")):
-            raise UsageError(f"{event_type} is written by the engine only", hint="use a name of your own, in PascalCase past tense")
+            raise UsageError(
+                f"{event_type} is written by the engine only", hint="use a name of your own, in PascalCase past tense"
+            )
         if not event_type.isidentifier() or not event_type[0].isupper():
             raise UsageError(f"{event_type!r} is not an event type", hint="PascalCase, past tense: ReportPublished")
         body = payload or {}
@@ -278,7 +359,9 @@ class Context:
             try:
                 msgspec.convert(body, schema)
             except msgspec.ValidationError as error:
-                raise UsageError(f"{event_type}: {error}", hint=f"its fields are {', '.join(schema.__struct_fields__)}") from error
+                raise UsageError(
+                    f"{event_type}: {error}", hint=f"its fields are {', '.join(schema.__struct_fields__)}"
+                ) from error
         self._log_once(f"emit:{event_type}", key, event_type, body, ignorable=event_type not in ev.TYPES)
 
     def goal(self, text: str) -> None:
@@ -300,16 +383,24 @@ class Context:
             self._identify("emit:FileWritten", text)
             return
         data = Path(text).read_bytes()
-        self.emit("FileWritten", {"path": text, "checksum": f"sha256:{hashlib.sha256(data).hexdigest()}", "size": len(data)}, key=text)
+        self.emit(
+            "FileWritten",
+            {"path": text, "checksum": f"sha256:{hashlib.sha256(data).hexdigest()}", "size": len(data)},
+            key=text,
+        )
 
     def expect(self, total: int | None, text: str = "") -> None:
         """Say how many activities there will be, so that progress and the rest can be told (None: unknown)."""
         self._log_once("expect", None, "ActivityProgressed", payloads.ActivityProgressed(0, total, text), on_task=True)
 
     def _is_recorded(self, name: str, key: Any) -> bool:
-        return f"{self._stage or identity.MAIN}/{name}:{identity.key_text(name, key)}" in self._run.state.business_state.results
+        return (
+            f"{self._stage or identity.MAIN}/{name}:{identity.key_text(name, key)}" in self._run.state.business_state.results
+        )
 
-    def _log_once(self, name: str, key: Any, event_type: str, body: Any, *, ignorable: bool = False, on_task: bool = False) -> None:
+    def _log_once(
+        self, name: str, key: Any, event_type: str, body: Any, *, ignorable: bool = False, on_task: bool = False
+    ) -> None:
         made = self._identify(name, key)
         if made in self._run.state.business_state.results:
             return
@@ -333,10 +424,15 @@ class Context:
         if made in run.state.business_state.results:
             return
         active = run.state.execution_state.active_activities.get(made)
+        run.check()
+        run.works_again()
         if active is None:
             until = run.clock.now() + length
-            run.emit("ActivityStarted", payloads.ActivityStarted("sleep", "sleep", stage=self._stage, until=ev.Stamper()(until)),
-                     activity_id=made)
+            run.emit(
+                "ActivityStarted",
+                payloads.ActivityStarted("sleep", "sleep", stage=self._stage, until=ev.Stamper()(until)),
+                activity_id=made,
+            )
             run.acknowledge()
         else:
             until = ev.seconds_of(active.until or active.since)
@@ -346,10 +442,14 @@ class Context:
                 await run.rest(left)
         finally:
             del run.executing[made]
+            if run.answers:
+                run.waits()
         run.emit("ActivityCompleted", payloads.ActivityCompleted("sleep", "sleep"), activity_id=made)
         run.acknowledge()
 
-    def approve(self, question: str, *, details: Any = None, key: Any = None, expires: str | float | None = None) -> calls.Call:
+    def approve(
+        self, question: str, *, details: Any = None, key: Any = None, expires: str | float | None = None
+    ) -> calls.Call:
         """Ask a person; gives an `Answer`, true when approved.
 
         The request is durable, is answered once, from any door, and is bound to question and details.  With `expires` it is denied
@@ -368,12 +468,15 @@ class Context:
             run.check()
             expires_at = None if length is None else ev.Stamper()(run.clock.now() + length)
             ignored = "waits for an answer" if expires_at is None else f"denied at {expires_at}"
-            approval_id = run.approvals[made] = settle.request(run, question, details, activity_id=made, expires_at=expires_at,
-                                                               if_ignored=ignored)
+            approval_id = run.approvals[made] = settle.request(
+                run, question, details, activity_id=made, expires_at=expires_at, if_ignored=ignored
+            )
         asked = run.state.execution_state.approvals[approval_id]
         if asked.digest != settle.digest_of(question, details, []):
-            raise IdentityError(f"{made} was asked with another question or other details: {asked.question!r}",
-                                hint="undo the change, or give the new question another key")
+            raise IdentityError(
+                f"{made} was asked with another question or other details: {asked.question!r}",
+                hint="undo the change, or give the new question another key",
+            )
         await settle.wait_for_answer(run, approval_id)
         asked = run.state.execution_state.approvals[approval_id]
         return Answer(asked.answer == "approved", asked.choice, asked.reason, asked.by)
@@ -396,8 +499,10 @@ class Stage:
         self.id = f"{parent}.{number}" if parent else str(number)
         known = run.state.execution_state.stages.get(self.id)
         if known is not None and known.name != self.name:
-            raise IdentityError(f"stage {self.id} was recorded as {known.name!r} and is now {self.name!r}",
-                                hint="undo the change, or start a new task with --new")
+            raise IdentityError(
+                f"stage {self.id} was recorded as {known.name!r} and is now {self.name!r}",
+                hint="undo the change, or start a new task with --new",
+            )
         if known is None:
             run.check()
             run.emit("ActivityStarted", payloads.ActivityStarted(self.name, "stage", stage=parent), activity_id=self.id)
@@ -405,7 +510,9 @@ class Stage:
         ctx._open_stage_of = asyncio.current_task()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         ctx, run = self._ctx, self._ctx._run
         ctx._stages.pop()
         if not ctx._stages:

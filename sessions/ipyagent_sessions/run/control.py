@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
-from ipyagent_sessions.errors import ControlRefused, LeaseHeld, NotFound
-from ipyagent_sessions.lifecycle import ENDED, TaskState, actor_kind
+from ipyagent_sessions.errors import ControlRefused, IllegalTransition, LeaseHeld, NotFound
+from ipyagent_sessions.lifecycle import ENDED, TaskState, check
 from ipyagent_sessions.log import inbox, live
 from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.inbox import Control
@@ -21,6 +21,7 @@ from ipyagent_sessions.log.lease import this_process
 from ipyagent_sessions.session import Session, summarise
 from ipyagent_sessions.state import State
 
+ACTIONS: Final = ("pause", "resume", "cancel", "answer", "redo", "checkpoint", "rename")
 ANSWERS: Final = ("approved", "denied")
 _WAIT_S: Final = 5.0
 _POLL_S: Final = 0.02
@@ -30,10 +31,12 @@ def judge(state: State, control: Control) -> str:
     """Why `control` is refused in this state; empty when it is accepted."""
     system = state.system_state
     status = system.status
-    if status is None:
-        return "the session has no task yet"
+    if control.action not in ACTIONS:
+        return f"nothing is known of {control.action!r}; what can be asked is {', '.join(ACTIONS)}"
     if control.action == "rename":
         return ""
+    if status is None:
+        return "the session has no task yet"
     if control.task_id is not None and control.task_id != system.task_id:
         return f"task {control.task_id} is over; the session is at {system.task_id}"
     if control.expects and status.value not in control.expects:
@@ -44,6 +47,15 @@ def judge(state: State, control: Control) -> str:
         return f"the task is {status.value} since {system.changed_at}; an ended task never changes"
     if control.action == "pause" and status is not TaskState.RUNNING:
         return f"the task is {status.value}, not running"
+    target = {"pause": TaskState.INTERRUPTED, "cancel": TaskState.CANCELLED}.get(control.action)
+    return _not_allowed(status, target, control.actor) if target is not None else ""
+
+
+def _not_allowed(source: TaskState, target: TaskState, actor: str) -> str:
+    try:
+        check(source, target, actor)
+    except IllegalTransition as error:
+        return error.message
     return ""
 
 
@@ -62,11 +74,12 @@ def _judge_answer(state: State, control: Control) -> str:
     answer, choice = control.args.get("answer"), control.args.get("choice")
     if answer not in ANSWERS:
         return f"an answer is one of {', '.join(ANSWERS)}"
-    if asked.choices and answer == "approved" and choice not in asked.choices:
+    needs_choice = answer == "approved" or asked.kind == "outcome"
+    if asked.choices and needs_choice and choice not in asked.choices:
         return f"this request needs a choice: {' or '.join(asked.choices)}"
     if not asked.choices and choice:
         return "this request has no choices"
-    return ""
+    return _not_allowed(TaskState.SUSPENDED, TaskState.RUNNING, control.actor)
 
 
 def log(appender: Appender, control: Control, refusal: str) -> ev.Event | None:
@@ -77,16 +90,30 @@ def log(appender: Appender, control: Control, refusal: str) -> ev.Event | None:
     if _already_logged(appender, control):
         return None
     appender.disk.seam("before control logged")
-    event = appender.emit("ControlRequested", p.ControlRequested(
-        control.id, control.action, "refused" if refusal else "accepted", refusal, control.args), task_id=control.task_id,
-        actor=control.actor)
+    event = appender.emit(
+        "ControlRequested",
+        p.ControlRequested(control.id, control.action, "refused" if refusal else "accepted", refusal, control.args),
+        task_id=control.task_id,
+        actor=control.actor,
+    )
     if control.action == "answer" and not refusal:
         approval_id = str(control.args["approval_id"])
         asked = appender.state.execution_state.approvals[approval_id]
-        appender.emit("ApprovalResolved", p.ApprovalResolved(
-            approval_id, str(control.args["answer"]), control.args.get("choice"), str(control.args.get("reason", "")), asked.digest,
-            control.actor), task_id=appender.state.system_state.task_id, activity_id=asked.activity_id, actor=control.actor,
-            parent=event.seq)
+        appender.emit(
+            "ApprovalResolved",
+            p.ApprovalResolved(
+                approval_id,
+                str(control.args["answer"]),
+                control.args.get("choice"),
+                str(control.args.get("reason", "")),
+                asked.digest,
+                control.actor,
+            ),
+            task_id=appender.state.system_state.task_id,
+            activity_id=asked.activity_id,
+            actor=control.actor,
+            parent=event.seq,
+        )
     return event
 
 
@@ -95,8 +122,16 @@ def _already_logged(appender: Appender, control: Control) -> bool:
     return control.id in appender.state.controls
 
 
-def request(session: Session, action: str, *, actor: str, task_id: str | None = None, expects: list[str] | None = None,
-            wait_s: float = _WAIT_S, **args: Any) -> p.ControlRequested:
+def request(
+    session: Session,
+    action: str,
+    *,
+    actor: str,
+    task_id: str | None = None,
+    expects: list[str] | None = None,
+    wait_s: float = _WAIT_S,
+    **args: Any,
+) -> p.ControlRequested:
     """Ask something of a session's task and return the logged outcome.
 
     If the lease is free it is taken and the request logged here.  Raises ControlRefused with the reason when it is refused, and
@@ -120,8 +155,10 @@ def request(session: Session, action: str, *, actor: str, task_id: str | None = 
             except LeaseHeld:
                 pass
         if time.monotonic() > deadline:
-            raise ControlRefused(f"{action} was left for the holder of {session.id}, which has not answered yet",
-                                 hint="its process may be stopped; see: ipyagent status " + session.id)
+            raise ControlRefused(
+                f"{action} was left for the holder of {session.id}, which has not answered yet",
+                hint="its process may be stopped; see: ipyagent status " + session.id,
+            )
         time.sleep(_POLL_S)
 
 
@@ -148,10 +185,10 @@ def attend(session: Session, *, by: str) -> State:
             refusal = judge(appender.state, control)
             if not refusal and control.action == "resume":
                 refusal = "a task is resumed by a kernel or terminal that has its definitions"
-            log(appender, control, refusal)
+            logged = log(appender, control, refusal)
             if not refusal and control.action == "cancel":
                 cancel_at_rest(appender, control)
-            elif not refusal and control.action == "checkpoint":
+            elif logged is not None and not refusal and control.action == "checkpoint":
                 appender.checkpoint("manual", str(control.args.get("label", "")), actor=control.actor)
             appender.barrier()
             appender.disk.seam("after control logged")
@@ -174,22 +211,36 @@ def record_loss(appender: Appender) -> bool:
     of = f" of {run.total}" if run.total is not None else ""
     opened = sorted(run.active_activities)
     unknown = f"; outcome unknown: {', '.join(opened[:3])}{' ...' if len(opened) > 3 else ''}" if opened else ""
-    appender.emit("TaskSuspended", p.TaskSuspended(
-        "worker_lost", f"stopped at activity {run.done}{of}{unknown}; not restored: kernel variables, running calls, child processes",
-        "resume", opened), task_id=system.task_id)
+    appender.emit(
+        "TaskSuspended",
+        p.TaskSuspended(
+            "worker_lost",
+            f"stopped at activity {run.done}{of}{unknown}; not restored: kernel variables, running calls, child processes",
+            "resume",
+            opened,
+        ),
+        task_id=system.task_id,
+    )
     return True
 
 
 def expire(appender: Appender) -> list[str]:
     """Deny the approvals whose time is over; returns their ids."""
     now = appender.clock.now()
-    over = [key for key, a in appender.state.execution_state.approvals.items()
-            if a.answer is None and a.expires_at is not None and ev.seconds_of(a.expires_at) <= now]
+    over = [
+        key
+        for key, a in appender.state.execution_state.approvals.items()
+        if a.answer is None and a.expires_at is not None and ev.seconds_of(a.expires_at) <= now
+    ]
     for approval_id in over:
         asked = appender.state.execution_state.approvals[approval_id]
-        appender.emit("ApprovalResolved", p.ApprovalResolved(approval_id, "denied", None, "nobody answered in time", asked.digest,
-                                                             "expiry"),
-                      task_id=appender.state.system_state.task_id, activity_id=asked.activity_id, actor="rule:expiry")
+        appender.emit(
+            "ApprovalResolved",
+            p.ApprovalResolved(approval_id, "denied", None, "nobody answered in time", asked.digest, "expiry"),
+            task_id=appender.state.system_state.task_id,
+            activity_id=asked.activity_id,
+            actor="rule:expiry",
+        )
     return over
 
 
@@ -197,11 +248,17 @@ def cancel_at_rest(appender: Appender, control: Control) -> None:
     """Cancel a task that nobody runs: its compensations cannot run here and are listed."""
     state = appender.state
     results = state.business_state.results
-    appender.emit("TaskCancelled", p.TaskCancelled(
-        str(control.args.get("reason", "")), artefacts={"kept": sorted(state.business_state.files)},
-        compensations_pending=[i for i, r in results.items() if r.compensable and r.ok and not r.compensated],
-        irreversible=[i for i, r in results.items() if r.effect == "irreversible" and r.ok]),
-        task_id=state.system_state.task_id, actor=control.actor)
+    appender.emit(
+        "TaskCancelled",
+        p.TaskCancelled(
+            str(control.args.get("reason", "")),
+            artefacts={"kept": sorted(state.business_state.files)},
+            compensations_pending=[i for i, r in results.items() if r.compensable and r.ok and not r.compensated],
+            irreversible=[i for i, r in results.items() if r.effect == "irreversible" and r.ok],
+        ),
+        task_id=state.system_state.task_id,
+        actor=control.actor,
+    )
 
 
 def find_approval(state: State, wanted: str | None) -> str:
@@ -218,4 +275,4 @@ def find_approval(state: State, wanted: str | None) -> str:
     return pending[0]
 
 
-__all__ = ["actor_kind", "attend", "cancel_at_rest", "expire", "find_approval", "judge", "log", "record_loss", "request"]
+__all__ = ["attend", "cancel_at_rest", "expire", "find_approval", "judge", "log", "record_loss", "request"]

@@ -49,10 +49,19 @@ class Activity:
     `Done(result)`.  `compensate(*args)` undoes a completed one when the task fails or is cancelled.
     """
 
-    def __init__(self, function: Callable[..., Any], *, effect: Effect | None = None, retry: Retry | int | None = None,
-                 timeout: str | float | None = None, verify: Callable[..., Any] | None = None,
-                 compensate: Callable[..., Any] | None = None, isolate: Literal["process"] | None = None,
-                 pickle: bool = False, name: str | None = None) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        effect: Effect | None = None,
+        retry: Retry | int | None = None,
+        timeout: str | float | None = None,
+        verify: Callable[..., Any] | None = None,
+        compensate: Callable[..., Any] | None = None,
+        isolate: Literal["process"] | None = None,
+        pickle: bool = False,
+        name: str | None = None,
+    ) -> None:
         if effect is not None and effect not in EFFECTS:
             raise UsageError(f"effect={effect!r} is not known", hint=f"one of {', '.join(EFFECTS)}")
         if isolate not in (None, "process"):
@@ -96,8 +105,14 @@ class Workflow:
     `timeout` bounds the whole task, counted from its first start, across restarts.
     """
 
-    def __init__(self, function: Callable[..., Awaitable[Any]], *, default_effect: Effect | None = None,
-                 timeout: str | float | None = None, name: str | None = None) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Awaitable[Any]],
+        *,
+        default_effect: Effect | None = None,
+        timeout: str | float | None = None,
+        name: str | None = None,
+    ) -> None:
         if not inspect.iscoroutinefunction(_inner(function)):
             raise UsageError(f"{_name_of(function)} is not an async function", hint="write: async def name(ctx, ...)")
         if not inspect.signature(function).parameters:
@@ -114,8 +129,10 @@ class Workflow:
         return f"<workflow {self.name}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise UsageError(f"{self.name} is a workflow and is not called directly",
-                         hint=f"run it with: %agent run {self.name} ..., or ipyagent_sessions.run_workflow")
+        raise UsageError(
+            f"{self.name} is a workflow and is not called directly",
+            hint=f"run it with: %agent run {self.name} ..., or ipyagent_sessions.run_workflow",
+        )
 
     @property
     def target(self) -> str:
@@ -142,10 +159,17 @@ class Workflow:
 @overload
 def activity(function: Callable[..., Any], /) -> Activity: ...
 @overload
-def activity(*, effect: Effect | None = None, retry: Retry | int | None = None, timeout: str | float | None = None,
-             verify: Callable[..., Any] | None = None, compensate: Callable[..., Any] | None = None,
-             isolate: Literal["process"] | None = None, pickle: bool = False,
-             name: str | None = None) -> Callable[[Callable[..., Any]], Activity]: ...
+def activity(
+    *,
+    effect: Effect | None = None,
+    retry: Retry | int | None = None,
+    timeout: str | float | None = None,
+    verify: Callable[..., Any] | None = None,
+    compensate: Callable[..., Any] | None = None,
+    isolate: Literal["process"] | None = None,
+    pickle: bool = False,
+    name: str | None = None,
+) -> Callable[[Callable[..., Any]], Activity]: ...
 
 
 def activity(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
@@ -158,8 +182,9 @@ def activity(function: Callable[..., Any] | None = None, /, **options: Any) -> A
 @overload
 def workflow(function: Callable[..., Awaitable[Any]], /) -> Workflow: ...
 @overload
-def workflow(*, default_effect: Effect | None = None, timeout: str | float | None = None,
-             name: str | None = None) -> Callable[[Callable[..., Awaitable[Any]]], Workflow]: ...
+def workflow(
+    *, default_effect: Effect | None = None, timeout: str | float | None = None, name: str | None = None
+) -> Callable[[Callable[..., Awaitable[Any]]], Workflow]: ...
 
 
 def workflow(function: Callable[..., Awaitable[Any]] | None = None, /, **options: Any) -> Any:

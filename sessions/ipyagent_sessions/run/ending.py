@@ -1,5 +1,4 @@
-"""How a task ends: completed, failed or cancelled, with compensations in reverse order and a list of what exists (R158, R159, R163).
-"""
+"""How a task ends: completed, failed or cancelled, with compensations in reverse order and a list of what exists (R158, R159, R163)."""
 
 from __future__ import annotations
 
@@ -15,6 +14,7 @@ from ipyagent_sessions.run.task import TaskRun, TaskStop
 
 def completed(run: TaskRun, value: Any) -> str | None:
     """Log the end of a task that returned `value`; returns why its result could not be kept, None when it was."""
+    run.works_again()
     lost = None
     blobs: dict[str, bytes] = {}
     try:
@@ -29,13 +29,13 @@ def completed(run: TaskRun, value: Any) -> str | None:
 
 async def failed(run: TaskRun, error: Exception, cause: str) -> None:
     """Undo what declares a compensation, then log the failure."""
+    run.works_again()
     done, broken = await _compensate(run)
     kind = error.error_type if isinstance(error, ActivityError) else type(error).__name__
     text = error.message if isinstance(error, IpyagentError) else str(error)
     last = run.state.checkpoint.seq if run.state.checkpoint else None
     run.checkpoint("end")
-    run.move(TaskState.FAILED, "TaskFailed", p.TaskFailed(
-        kind, text, cause, None, last, _artefacts(run), done, broken))
+    run.move(TaskState.FAILED, "TaskFailed", p.TaskFailed(kind, text, cause, None, last, _artefacts(run), done, broken))
 
 
 async def cancelled(run: TaskRun, stop: TaskStop) -> None:
@@ -43,18 +43,30 @@ async def cancelled(run: TaskRun, stop: TaskStop) -> None:
     done, broken = await _compensate(run)
     results = run.state.business_state.results
     run.checkpoint("end")
-    run.move(TaskState.CANCELLED, "TaskCancelled", p.TaskCancelled(
-        stop.reason, _artefacts(run), done,
-        [i for i, r in results.items() if r.compensable and r.ok and not r.compensated and i not in broken],
-        [i for i, r in results.items() if r.effect == "irreversible" and r.ok and not r.compensated], sorted(run.stragglers)),
-        actor=stop.actor)
+    run.move(
+        TaskState.CANCELLED,
+        "TaskCancelled",
+        p.TaskCancelled(
+            stop.reason,
+            _artefacts(run),
+            done,
+            [i for i, r in results.items() if r.compensable and r.ok and not r.compensated and i not in broken],
+            [i for i, r in results.items() if r.effect == "irreversible" and r.ok and not r.compensated],
+            sorted(run.stragglers),
+        ),
+        actor=stop.actor,
+    )
 
 
 def interrupted(run: TaskRun, stop: TaskStop) -> None:
     """Log a stop that a person asked for."""
     run.checkpoint("interrupted")
-    run.move(TaskState.INTERRUPTED, "TaskInterrupted", p.TaskInterrupted(
-        run.drained, run.aborted, sorted(run.stragglers), stop.reason), actor=stop.actor)
+    run.move(
+        TaskState.INTERRUPTED,
+        "TaskInterrupted",
+        p.TaskInterrupted(run.drained, run.aborted, sorted(run.stragglers), stop.reason),
+        actor=stop.actor,
+    )
 
 
 def suspended(run: TaskRun, stop: TaskStop) -> None:
@@ -63,8 +75,13 @@ def suspended(run: TaskRun, stop: TaskStop) -> None:
         run.sync()
         return
     resumes = {"approval": "an answer (approve or deny), then resume", "persistence": "room on the disk, then resume"}
-    run.move(TaskState.SUSPENDED, "TaskSuspended", p.TaskSuspended(
-        stop.reason, stop.detail, resumes.get(stop.reason, "resume"), sorted(run.state.execution_state.active_activities)))
+    run.move(
+        TaskState.SUSPENDED,
+        "TaskSuspended",
+        p.TaskSuspended(
+            stop.reason, stop.detail, resumes.get(stop.reason, "resume"), sorted(run.state.execution_state.active_activities)
+        ),
+    )
 
 
 def _artefacts(run: TaskRun) -> dict[str, list[str]]:
@@ -79,8 +96,11 @@ async def _compensate(run: TaskRun) -> tuple[list[str], list[str]]:
     Returns the ids compensated and the ids whose compensation failed, for which a person is needed.
     """
     results = run.state.business_state.results
-    todo = sorted((i for i, r in results.items() if i in run.compensators and r.ok and not r.compensated),
-                  key=lambda i: results[i].seq, reverse=True)
+    todo = sorted(
+        (i for i, r in results.items() if i in run.compensators and r.ok and not r.compensated),
+        key=lambda i: results[i].seq,
+        reverse=True,
+    )
     done, broken = [], []
     for activity_id in todo:
         undo = run.compensators[activity_id]
@@ -91,8 +111,14 @@ async def _compensate(run: TaskRun) -> tuple[list[str], list[str]]:
                 await ran.value
         except Exception as error:  # whatever it raises, the others still have their turn
             broken.append(activity_id)
-            run.emit("ActivityCompensated", p.ActivityCompensated(name, False, f"{type(error).__name__}: {error}"), activity_id=activity_id)
-            run.emit("AlarmRaised", p.AlarmRaised("compensation", f"undoing {activity_id} failed: {error}; a person is needed"))
+            run.emit(
+                "ActivityCompensated",
+                p.ActivityCompensated(name, False, f"{type(error).__name__}: {error}"),
+                activity_id=activity_id,
+            )
+            run.emit(
+                "AlarmRaised", p.AlarmRaised("compensation", f"undoing {activity_id} failed: {error}; a person is needed")
+            )
         else:
             done.append(activity_id)
             run.emit("ActivityCompensated", p.ActivityCompensated(name), activity_id=activity_id)

@@ -23,7 +23,8 @@ from ipyagent_sessions.run.definitions import ONCE, Activity, Effect, Retry
 from ipyagent_sessions.run.task import TaskRun, TaskStop
 from ipyagent_sessions.run.threads import Ran
 
-INLINE_ARGUMENTS: Final = 4096
+NOT_RUN: Final = "NotRun"
+"""The error type of an attempt that was logged and whose function was not called."""
 
 
 class Plan(Struct, frozen=True):
@@ -70,6 +71,7 @@ async def execute(run: TaskRun, plan: Plan, *, attempt: int) -> Any:
     Raises ActivityError (or one of its kinds) when it ended without one, TaskStop when the task was asked to stop.
     """
     run.check()
+    run.works_again()
     run.executing[plan.id] = plan.activity.name
     try:
         if plan.retry.attempts <= 1:
@@ -77,22 +79,32 @@ async def execute(run: TaskRun, plan: Plan, *, attempt: int) -> Any:
         return await _with_retries(run, plan, attempt)
     finally:
         del run.executing[plan.id]
-        if not run.executing and run.answers:
+        if run.answers:
             run.waits()
 
 
 async def _with_retries(run: TaskRun, plan: Plan, first: int) -> Any:
-    """Attempts with growing waits between them.  The count goes on across restarts (R080)."""
+    """Attempts with growing waits between them.
+
+    The count goes on across restarts, and an attempt that a crash cut short counts too (R080); each resume has at least one.
+    """
     import tenacity
 
     policy = plan.retry
     spent = run.state.system_state.retry_counts.get(plan.id, 0)
-    left = max(1, policy.attempts - spent)
-    wait = tenacity.wait_exponential_jitter(initial=policy.initial_s, max=policy.max_s, exp_base=policy.factor, jitter=policy.jitter_s)
     number = max(first, spent + 1)
-    retrying = tenacity.AsyncRetrying(stop=tenacity.stop_after_attempt(left), wait=wait, sleep=run.rest, reraise=True,
-                                      retry=tenacity.retry_if_exception_type(_Again),
-                                      before_sleep=lambda state: _log_retry(run, plan, state))
+    left = max(1, policy.attempts - number + 1)
+    wait = tenacity.wait_exponential_jitter(
+        initial=policy.initial_s, max=policy.max_s, exp_base=policy.factor, jitter=policy.jitter_s
+    )
+    retrying = tenacity.AsyncRetrying(
+        stop=tenacity.stop_after_attempt(left),
+        wait=wait,
+        sleep=run.rest,
+        reraise=True,
+        retry=tenacity.retry_if_exception_type(_Again),
+        before_sleep=lambda state: _log_retry(run, plan, state),
+    )
     async for tried in retrying:
         with tried:
             last = tried.retry_state.attempt_number >= left
@@ -112,9 +124,12 @@ class _Again(Exception):
 def _log_retry(run: TaskRun, plan: Plan, state: Any) -> None:
     again = state.outcome.exception()
     assert isinstance(again, _Again)
-    run.emit("ActivityRetried", p.ActivityRetried(plan.activity.name, type(again.cause).__name__, str(again.cause),
-                                                  round(state.next_action.sleep, 3)),
-             activity_id=plan.id, attempt=again.attempt)
+    run.emit(
+        "ActivityRetried",
+        p.ActivityRetried(plan.activity.name, type(again.cause).__name__, str(again.cause), round(state.next_action.sleep, 3)),
+        activity_id=plan.id,
+        attempt=again.attempt,
+    )
     run.acknowledge()
 
 
@@ -123,14 +138,24 @@ async def _attempt(run: TaskRun, plan: Plan, attempt: int, *, last: bool) -> Any
     run.check()
     _log_start(run, plan, attempt)
     if plan.effect != "none":
-        run.before_effect()
+        try:
+            run.before_effect()
+        except TaskStop:
+            _log_abort(run, plan, attempt, NOT_RUN, "its intent could not be made durable, so it was not called")
+            raise
     begun = run.clock.monotonic()
     late = False
     try:
         ran = await _invoke(run, plan)
     except _Late as after:
         ran, late = after.ran, True
-    except (asyncio.CancelledError, TaskStop):
+    except TaskStop:
+        _log_abort(run, plan, attempt)
+        raise
+    except asyncio.CancelledError as error:
+        here = asyncio.current_task()
+        if run.stopping is None and here is not None and not here.cancelling():  # nobody cancelled: the function raised it
+            raise _log_failure(run, plan, attempt, error, begun) from error
         _log_abort(run, plan, attempt)
         run.check()
         raise
@@ -139,7 +164,7 @@ async def _attempt(run: TaskRun, plan: Plan, attempt: int, *, last: bool) -> Any
             raise _Again(error, attempt) from error
         _log_failure(run, plan, attempt, error, begun, still_running=error.still_running)
         raise
-    except Exception as error:
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
         if not last and isinstance(error, plan.retry.on):
             raise _Again(error, attempt) from error
         raise _log_failure(run, plan, attempt, error, begun) from error
@@ -149,9 +174,24 @@ async def _attempt(run: TaskRun, plan: Plan, attempt: int, *, last: bool) -> Any
 def _log_start(run: TaskRun, plan: Plan, attempt: int) -> None:
     blobs: dict[str, bytes] = {}
     recorded, blob = run.appender.put(plan.arguments, blobs)
-    run.emit("ActivityStarted", p.ActivityStarted(
-        plan.activity.name, plan.kind, plan.key, plan.stage, plan.digest, plan.effect, recorded, blob, plan.activity.source,
-        compensable=plan.compensate is not None), activity_id=plan.id, attempt=attempt, blobs=blobs or None)
+    run.emit(
+        "ActivityStarted",
+        p.ActivityStarted(
+            plan.activity.name,
+            plan.kind,
+            plan.key,
+            plan.stage,
+            plan.digest,
+            plan.effect,
+            recorded,
+            blob,
+            plan.activity.source,
+            compensable=plan.compensate is not None,
+        ),
+        activity_id=plan.id,
+        attempt=attempt,
+        blobs=blobs or None,
+    )
 
 
 async def _invoke(run: TaskRun, plan: Plan) -> Ran:
@@ -183,19 +223,23 @@ async def _in_thread(run: TaskRun, plan: Plan) -> Ran:
     other attempt begins before it has ended."""
     activity = plan.activity
     future = run.threads.submit(lambda: activity.function(*plan.args, **plan.kwargs))
+    why = f"ran longer than {plan.timeout_s:g} s; its thread cannot be stopped and is still running" if plan.timeout_s else ""
     try:
         done, _ = await asyncio.wait({future}, timeout=plan.timeout_s)
+        late = not done and plan.retry.attempts > 1
+        if late:
+            said = p.ActivityProgressed(text=f"{activity.name} {why}; waiting for its end")
+            run.emit("ActivityProgressed", said, activity_id=plan.id)
+            done, _ = await asyncio.wait({future})
     except asyncio.CancelledError:
         _leave_behind(run, plan, future)
         raise
     if done:
         ran = future.result()
-        return Ran(await ran.value, ran.cpu_s) if inspect.isawaitable(ran.value) else ran
-    why = f"ran longer than {plan.timeout_s:g} s; its thread cannot be stopped and is still running"
-    if plan.retry.attempts > 1:
-        run.emit("ActivityProgressed", p.ActivityProgressed(text=f"{activity.name} {why}; waiting for its end"), activity_id=plan.id)
-        await run.wait(future)
-        raise _Late(future.result())
+        ran = Ran(await ran.value, ran.cpu_s) if inspect.isawaitable(ran.value) else ran
+        if late:
+            raise _Late(ran)
+        return ran
     _leave_behind(run, plan, future)
     raise ActivityTimeout(activity.name, why + '; isolate="process" makes it killable', still_running=True)
 
@@ -223,9 +267,15 @@ def _log_result(run: TaskRun, plan: Plan, attempt: int, ran: Ran, begun: float, 
             raise _log_failure(run, plan, attempt, error, begun) from error
         lost, body = error.message, b"null"
     result, blob = run.appender.put(body, blobs)
-    run.emit("ActivityCompleted",
-             p.ActivityCompleted(plan.activity.name, plan.kind, plan.digest, result, blob, lost, late), activity_id=plan.id,
-             attempt=attempt, blobs=blobs or None, execution_time_ms=elapsed, cpu_s=ran.cpu_s)
+    run.emit(
+        "ActivityCompleted",
+        p.ActivityCompleted(plan.activity.name, plan.kind, plan.digest, result, blob, lost, late),
+        activity_id=plan.id,
+        attempt=attempt,
+        blobs=blobs or None,
+        execution_time_ms=elapsed,
+        cpu_s=ran.cpu_s,
+    )
     if run.stopping is not None:
         run.drained.append(plan.id)
     run.acknowledge()
@@ -234,28 +284,47 @@ def _log_result(run: TaskRun, plan: Plan, attempt: int, ran: Ran, begun: float, 
     return ran.value
 
 
-def _log_failure(run: TaskRun, plan: Plan, attempt: int, error: Exception, begun: float, *,
-                 still_running: bool = False) -> ActivityError:
+def _log_failure(
+    run: TaskRun, plan: Plan, attempt: int, error: BaseException, begun: float, *, still_running: bool = False
+) -> ActivityError:
     """Log that an activity failed for good; returns the error that the workflow sees."""
     text = str(error) if not isinstance(error, ActivityError) else error.error
     trace = "" if isinstance(error, ActivityError | NotSerialisable) else "".join(traceback.format_exception(error))[-8000:]
     kind = type(error).__name__
-    run.emit("ActivityFailed",
-             p.ActivityFailed(plan.activity.name, kind, text, plan.kind, plan.digest, trace, isinstance(error, ActivityTimeout),
-                              still_running),
-             activity_id=plan.id, attempt=attempt, execution_time_ms=round((run.clock.monotonic() - begun) * 1000, 3))
+    run.emit(
+        "ActivityFailed",
+        p.ActivityFailed(
+            plan.activity.name, kind, text, plan.kind, plan.digest, trace, isinstance(error, ActivityTimeout), still_running
+        ),
+        activity_id=plan.id,
+        attempt=attempt,
+        execution_time_ms=round((run.clock.monotonic() - begun) * 1000, 3),
+    )
     run.acknowledge()
     return error if isinstance(error, ActivityError) else ActivityError(plan.activity.name, kind, text)
 
 
-def _log_abort(run: TaskRun, plan: Plan, attempt: int) -> None:
+def _log_abort(
+    run: TaskRun, plan: Plan, attempt: int, kind: str = "Aborted", error: str = "stopped before it ended"
+) -> None:
     """Log that an activity was cut short.  With an effect its outcome stays unknown and is settled at the next resume."""
     if run.stopping is not None and run.stopping.why == "lease_lost":
         return
     run.aborted.append(plan.id)
-    run.emit("ActivityFailed", p.ActivityFailed(
-        plan.activity.name, "Aborted", "stopped before it ended", plan.kind, plan.digest, aborted=True,
-        still_running=plan.id in run.stragglers), activity_id=plan.id, attempt=attempt)
+    run.emit(
+        "ActivityFailed",
+        p.ActivityFailed(
+            plan.activity.name,
+            kind,
+            error,
+            plan.kind,
+            plan.digest,
+            aborted=True,
+            still_running=plan.id in run.stragglers,
+        ),
+        activity_id=plan.id,
+        attempt=attempt,
+    )
 
 
 def default_retry(plan_retry: Retry | int | None, activity: Activity) -> Retry:

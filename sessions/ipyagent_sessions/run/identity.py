@@ -25,8 +25,10 @@ def arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes
     try:
         return codec.canonical([list(args), kwargs] if kwargs else [list(args)])
     except NotSerialisable as error:
-        raise NotSerialisable(f"{name}: {error.message}",
-                              hint="arguments are recorded: pass paths, ids or data, and open connections inside the activity") from error
+        raise NotSerialisable(
+            f"{name}: {error.message}",
+            hint="arguments are recorded: pass paths, ids or data, and open connections inside the activity",
+        ) from error
 
 
 def key_text(name: str, key: Any) -> str:
@@ -34,8 +36,10 @@ def key_text(name: str, key: Any) -> str:
     if isinstance(key, tuple):
         return ",".join(key_text(name, part) for part in key)
     if not isinstance(key, str | int | float) and not hasattr(key, "__fspath__"):
-        raise IdentityError(f"{name}: a key is text or a number, not {type(key).__name__}",
-                            hint="use something that names the item: its path, its id")
+        raise IdentityError(
+            f"{name}: a key is text or a number, not {type(key).__name__}",
+            hint="use something that names the item: its path, its id",
+        )
     text = str(key)
     body = text.encode("utf-8", "surrogatepass")
     shown = text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
@@ -50,8 +54,10 @@ def changed(activity_id: str, recorded: bytes | None, now: bytes) -> IdentityErr
         shown = "its arguments are not those of the recorded call"
     else:
         shown = f"recorded {_short(recorded)}, now {_short(now)}"
-    return IdentityError(f"{activity_id} was recorded with other arguments: {shown}",
-                         hint="undo the change, give the new call another key, or run it again with resume --redo NAME[:KEY]")
+    return IdentityError(
+        f"{activity_id} was recorded with other arguments: {shown}",
+        hint="undo the change, give the new call another key, or run it again with resume --redo NAME[:KEY]",
+    )
 
 
 def _short(body: bytes, width: int = 160) -> str:

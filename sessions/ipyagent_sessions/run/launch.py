@@ -16,13 +16,14 @@ from ipyagent_sessions import codec
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import ControlRefused, ResultLost, UsageError
 from ipyagent_sessions.lifecycle import ENDED, TaskState
+from ipyagent_sessions.log import live
 from ipyagent_sessions.log.lease import Holder, this_process
 from ipyagent_sessions.run import identity
 from ipyagent_sessions.run.definitions import Workflow
 from ipyagent_sessions.run.runner import Resume, queue
 from ipyagent_sessions.run.task import RunOptions
 from ipyagent_sessions.run.worker import TaskHandle
-from ipyagent_sessions.session import Session
+from ipyagent_sessions.session import Session, summarise
 from ipyagent_sessions.store import Listed, Store
 
 
@@ -49,9 +50,19 @@ def run_key(origin: Origin, workflow: Workflow, arguments: bytes) -> str:
     return hashlib.blake2b(parts.encode() + b"\0" + arguments, digest_size=8).hexdigest()
 
 
-def launch(store: Store, workflow: Workflow, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, *,
-           options: RunOptions | None = None, origin: Origin | None = None, session: Session | None = None, new: bool = False,
-           once: bool = False, resume: Resume | None = None) -> Launched:
+def launch(
+    store: Store,
+    workflow: Workflow,
+    args: tuple[Any, ...] = (),
+    kwargs: dict[str, Any] | None = None,
+    *,
+    options: RunOptions | None = None,
+    origin: Origin | None = None,
+    session: Session | None = None,
+    new: bool = False,
+    once: bool = False,
+    resume: Resume | None = None,
+) -> Launched:
     """Start `workflow`, or continue its unfinished task.
 
     Raises UsageError or NotSerialisable before anything is written when it cannot run, LeaseHeld when the unfinished task runs
@@ -64,14 +75,23 @@ def launch(store: Store, workflow: Workflow, args: tuple[Any, ...] = (), kwargs:
     arguments = identity.arguments(workflow.name, args, named)
     key = run_key(origin, workflow, arguments)
     if not new and session is None:
-        found = _same_call(store, key, completed_too=once)
-        if found is not None and found.summary is not None:
+        stale: set[str] = set()
+        while (found := _same_call(store, key, completed_too=once)) is not None and found.summary is not None:
             known = store.session(found.session_id)
             if found.summary.state == TaskState.COMPLETED:
                 return Launched(known, None, result_of(known), f"completed before: task {found.summary.task_id}; nothing ran")
-            handle = resume_task(known, workflow, options=options, origin=origin, resume=resume)
+            try:
+                handle = resume_task(known, workflow, options=options, origin=origin, resume=resume)
+            except ControlRefused:  # it has ended, and a crash came before its summary said so
+                if found.session_id in stale:
+                    raise
+                stale.add(found.session_id)
+                live.write_summary(known.layout, summarise(known.id, known.state()), store.disk)
+                continue
             done = f"{found.summary.done} activities done" if found.summary.done != 1 else "1 activity done"
-            return Launched(known, handle, None, f"continues task {found.summary.task_id} ({found.state}, {done}); --new starts another")
+            return Launched(
+                known, handle, None, f"continues task {found.summary.task_id} ({found.state}, {done}); --new starts another"
+            )
     if session is None:
         session = store.create(title=options.title or workflow.name, notebook=origin.notebook)
     appender = session.append(origin.holder or this_process(by=options.actor))
@@ -83,16 +103,30 @@ def launch(store: Store, workflow: Workflow, args: tuple[Any, ...] = (), kwargs:
     return Launched(session, TaskHandle(session, appender, workflow, options, None), None, "")
 
 
-def run_workflow(store: Store, workflow: Workflow, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, *,
-                 options: RunOptions | None = None, session: Session | None = None) -> TaskHandle:
+def run_workflow(
+    store: Store,
+    workflow: Workflow,
+    args: tuple[Any, ...] = (),
+    kwargs: dict[str, Any] | None = None,
+    *,
+    options: RunOptions | None = None,
+    session: Session | None = None,
+) -> TaskHandle:
     """Start a new task on a thread of its own, in `session` or a new one.  Raises as `launch` does."""
     handle = launch(store, workflow, args, kwargs, options=options, session=session, new=True).handle
     assert handle is not None
     return handle
 
 
-def resume_task(session: Session, workflow: Workflow, *, options: RunOptions | None = None, origin: Origin | None = None,
-                resume: Resume | None = None, take_over: bool = False) -> TaskHandle:
+def resume_task(
+    session: Session,
+    workflow: Workflow,
+    *,
+    options: RunOptions | None = None,
+    origin: Origin | None = None,
+    resume: Resume | None = None,
+    take_over: bool = False,
+) -> TaskHandle:
     """Continue the unfinished task of `session`.
 
     Raises LeaseHeld when somebody runs it (with `take_over` a holder that is stopped is fenced), ControlRefused when its task has
@@ -100,25 +134,37 @@ def resume_task(session: Session, workflow: Workflow, *, options: RunOptions | N
     """
     options = options or RunOptions()
     holder = (origin.holder if origin else None) or this_process(by=options.actor)
+    known = session.summary()
+    _refuse_ended(session, known.task_id, known.state, known.updated_at)  # it may still be held while its tail is sealed
     appender = session.append(holder, force=take_over)
     try:
         system = appender.state.system_state
-        if system.task_id is None or system.status is None:
-            raise ControlRefused(f"session {session.id} has no task to resume", hint="start one in it with --session")
-        if system.status in ENDED:
-            hint = f"try another way from a checkpoint: fork {session.id} --at SEQ" if system.status is TaskState.FAILED else \
-                f"run it again as a new task: rerun {session.id}"
-            raise ControlRefused(f"task {system.task_id} is {system.status.value} since {system.ended_at}; ended tasks never change", hint=hint)
+        _refuse_ended(session, system.task_id, system.status or "", system.ended_at or "")
         if system.target.partition(":")[2] != workflow.target.partition(":")[2]:
-            raise UsageError(f"session {session.id} runs {system.target}, not {workflow.target}", hint="name the right workflow")
+            raise UsageError(
+                f"session {session.id} runs {system.target}, not {workflow.target}", hint="name the right workflow"
+            )
     except BaseException:
         appender.close()
         raise
-    return TaskHandle(session, appender, workflow, msgspec.structs.replace(options, durability=system.durability), resume or Resume())
+    return TaskHandle(
+        session, appender, workflow, msgspec.structs.replace(options, durability=system.durability), resume or Resume()
+    )
 
 
-def rerun(session: Session, store: Store, workflow: Workflow, *, options: RunOptions | None = None,
-          origin: Origin | None = None) -> TaskHandle:
+def _refuse_ended(session: Session, task_id: str | None, status: str, since: str) -> None:
+    if task_id is None or not status:
+        raise ControlRefused(f"session {session.id} has no task to resume", hint="start one in it with --session")
+    if status in ENDED:
+        hint = f"run it again as a new task: rerun {session.id}"
+        if status == TaskState.FAILED:
+            hint = f"try another way from a checkpoint: fork {session.id} --at SEQ"
+        raise ControlRefused(f"task {task_id} is {status} since {since}; ended tasks never change", hint=hint)
+
+
+def rerun(
+    session: Session, store: Store, workflow: Workflow, *, options: RunOptions | None = None, origin: Origin | None = None
+) -> TaskHandle:
     """Do a task again for real, with its recorded arguments, as a new task in a new session.  Its results may differ (R123, R124)."""
     options, origin = options or RunOptions(), origin or Origin()
     state = session.state()
@@ -129,7 +175,11 @@ def rerun(session: Session, store: Store, workflow: Workflow, *, options: RunOpt
     arguments = session.blobs.read(body.args_blob) if body.args_blob else bytes(memoryview(body.args))
     again = store.create(title=f"{state.title or system.title} (rerun)", notebook=origin.notebook)
     appender = again.append(origin.holder or this_process(by=options.actor))
-    queue(appender, again, workflow, arguments, options, run_key="", cell=origin.cell, rerun_of=system.task_id)
+    try:
+        queue(appender, again, workflow, arguments, options, run_key="", cell=origin.cell, rerun_of=system.task_id)
+    except BaseException:
+        appender.close()
+        raise
     return TaskHandle(again, appender, workflow, options, None)
 
 

@@ -36,8 +36,14 @@ async def call(name: str, function: Callable[..., Any], args: tuple[Any, ...], k
 
     body = cloudpickle.dumps((function, args, kwargs))
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "ipyagent_sessions.run.child", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-        start_new_session=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)})
+        sys.executable,
+        "-m",
+        "ipyagent_sessions.run.child",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+    )
     assert child.stdin is not None and child.stdout is not None
     try:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):

@@ -78,9 +78,21 @@ class Pulse:
     def _live(self, run: TaskRun, state: State) -> live.Live:
         execution = state.execution_state
         return live.Live(
-            run.task_id, run.appender.epoch, 0.0, str(state.system_state.status), list(run.executing)[:20], execution.current_stage,
-            execution.done, execution.total, execution.text, durable_seq=run.appender.durable_seq, last_seq=state.seq,
-            degraded=run.degraded, cpu=self._cpu, rss=self._rss)
+            run.task_id,
+            run.appender.epoch,
+            0.0,
+            str(state.system_state.status),
+            list(run.executing)[:20],
+            execution.current_stage,
+            execution.done,
+            execution.total,
+            execution.text,
+            durable_seq=run.appender.durable_seq,
+            last_seq=state.seq,
+            degraded=run.degraded,
+            cpu=self._cpu,
+            rss=self._rss,
+        )
 
     def _write(self, picture: live.Live) -> None:
         import psutil

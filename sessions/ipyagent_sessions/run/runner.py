@@ -12,9 +12,17 @@ from msgspec import Struct
 from ipyagent_sessions import codec
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
-from ipyagent_sessions.errors import ControlRefused, IdentityError, IpyagentError, LeaseLost, NotSerialisable, PersistenceError, UsageError
+from ipyagent_sessions.errors import (
+    ControlRefused,
+    IdentityError,
+    IpyagentError,
+    LeaseLost,
+    NotSerialisable,
+    PersistenceError,
+    UsageError,
+)
 from ipyagent_sessions.lifecycle import ENDED, TaskState
-from ipyagent_sessions.log import inbox
+from ipyagent_sessions.log import inbox, live
 from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.blobs import Blobs
 from ipyagent_sessions.log.inbox import Control
@@ -23,7 +31,7 @@ from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Workflow
 from ipyagent_sessions.run.pulse import Pulse
 from ipyagent_sessions.run.task import RunOptions, TaskRun, TaskStop
-from ipyagent_sessions.session import Session
+from ipyagent_sessions.session import Session, summarise
 
 
 class Outcome(Struct):
@@ -45,14 +53,26 @@ class Resume(Struct, frozen=True):
     say: str = ""
 
 
-def queue(appender: Appender, session: Session, workflow: Workflow, arguments: bytes, options: RunOptions, *, run_key: str,
-          cell: str | None, retry_of: str | None = None, rerun_of: str | None = None) -> str:
+def queue(
+    appender: Appender,
+    session: Session,
+    workflow: Workflow,
+    arguments: bytes,
+    options: RunOptions,
+    *,
+    run_key: str,
+    cell: str | None,
+    retry_of: str | None = None,
+    rerun_of: str | None = None,
+) -> str:
     """Log that a task is asked for, durably, with everything it was given; returns its id."""
     state = appender.state
     system = state.system_state
     if system.status is not None and system.status not in ENDED:
-        raise ControlRefused(f"session {session.id} has a task that is {system.status.value}: {system.task_id}",
-                             hint="resume or cancel it, or start in a session of its own")
+        raise ControlRefused(
+            f"session {session.id} has a task that is {system.status.value}: {system.task_id}",
+            hint="resume or cancel it, or start in a session of its own",
+        )
     task_id = f"{session.id}.{len(state.tasks) + 1}"
     blobs: dict[str, bytes] = {}
     recorded, args_blob = appender.put(arguments, blobs)
@@ -60,11 +80,29 @@ def queue(appender: Appender, session: Session, workflow: Workflow, arguments: b
     source_name = Blobs.name(source) if source else None
     if source_name:
         blobs[source_name] = source
-    appender.emit("TaskQueued", p.TaskQueued(
-        workflow.target, "workflow", ev.clean(options.title or workflow.name)[0], recorded, args_blob, run_key, cell,
-        options.durability, source_name, workflow.timeout_s, retry_of, rerun_of, workflow.default_effect), task_id=task_id,
-        actor=options.actor, blobs=blobs)
+    appender.emit(
+        "TaskQueued",
+        p.TaskQueued(
+            workflow.target,
+            "workflow",
+            ev.clean(options.title or workflow.name)[0],
+            recorded,
+            args_blob,
+            run_key,
+            cell,
+            options.durability,
+            source_name,
+            workflow.timeout_s,
+            retry_of,
+            rerun_of,
+            workflow.default_effect,
+        ),
+        task_id=task_id,
+        actor=options.actor,
+        blobs=blobs,
+    )
     appender.barrier()
+    live.write_summary(session.layout, summarise(session.id, state), appender.disk)
     return task_id
 
 
@@ -76,8 +114,15 @@ def recorded_arguments(session: Session, state: Any) -> tuple[tuple[Any, ...], d
     return tuple(listed[0]), dict(listed[1]) if len(listed) > 1 else {}
 
 
-async def drive(session: Session, appender: Appender, workflow: Workflow, options: RunOptions, resume: Resume | None = None,
-                *, on_run: Callable[[TaskRun], None] | None = None) -> Outcome:
+async def drive(
+    session: Session,
+    appender: Appender,
+    workflow: Workflow,
+    options: RunOptions,
+    resume: Resume | None = None,
+    *,
+    on_run: Callable[[TaskRun], None] | None = None,
+) -> Outcome:
     """Run the session's current task until it ends or stops; the appender stays open.
 
     Raises ControlRefused when there is nothing to run.
@@ -85,7 +130,9 @@ async def drive(session: Session, appender: Appender, workflow: Workflow, option
     system = appender.state.system_state
     if system.task_id is None or system.status is None or system.status in ENDED:
         what = f"task {system.task_id} is {system.status}" if system.task_id else f"session {session.id} has no task"
-        raise ControlRefused(f"{what}, there is nothing to resume", hint="start a new task, or fork the session at a checkpoint")
+        raise ControlRefused(
+            f"{what}, there is nothing to resume", hint="start a new task, or fork the session at a checkpoint"
+        )
     args, kwargs = recorded_arguments(session, appender.state)
     workflow.bind(args, kwargs)
     run = TaskRun(session, appender, system.task_id, options, workflow.default_effect)
@@ -117,8 +164,12 @@ def _begin(run: TaskRun, workflow: Workflow, resume: Resume) -> None:
         deadline = None
         if workflow.timeout_s is not None:
             deadline = ev.Stamper()(run.clock.now() + workflow.timeout_s)
-        run.move(TaskState.RUNNING, "TaskStarted", p.TaskStarted(1, holder, name, deadline, run.options.policy.interval_s),
-                 blobs={name: body})
+        run.move(
+            TaskState.RUNNING,
+            "TaskStarted",
+            p.TaskStarted(1, holder, name, deadline, run.options.policy.interval_s),
+            blobs={name: body},
+        )
         return
     redone = _fits(run, resume.redo)
     lost = control.record_loss(run.appender)
@@ -128,11 +179,18 @@ def _begin(run: TaskRun, workflow: Workflow, resume: Resume) -> None:
     not_restored = ["kernel variables", "running calls", "child processes"] if lost or system.reason == "worker_lost" else []
     cause = system.reason or "resumed"
     from_seq = run.state.seq
-    run.move(TaskState.RUNNING, "TaskResumed", p.TaskResumed(
-        system.attempt + 1, cause, ev.clean(resume.say)[0], not_restored, differences, holder), actor=run.options.actor)
+    run.move(
+        TaskState.RUNNING,
+        "TaskResumed",
+        p.TaskResumed(system.attempt + 1, cause, ev.clean(resume.say)[0], not_restored, differences, holder),
+        actor=run.options.actor,
+    )
     for name, activities in redone.items():
-        run.emit("ControlRequested", p.ControlRequested(run.session.place.ids(), "redo", args={"activities": activities, "name": name}),
-                 actor=run.options.actor)
+        run.emit(
+            "ControlRequested",
+            p.ControlRequested(run.session.place.ids(), "redo", args={"activities": activities, "name": name}),
+            actor=run.options.actor,
+        )
     if cause == "worker_lost":
         loaded = run.appender.loaded
         repeat = sorted(i for i, a in opened.items() if a.effect != "irreversible" and a.kind != "sleep")
@@ -141,21 +199,41 @@ def _begin(run: TaskRun, workflow: Workflow, resume: Resume) -> None:
         of = f" of {execution.total}" if execution.total is not None else ""
         again = f"{len(repeat)} open activities run again" if len(repeat) != 1 else "1 open activity runs again"
         sentence = f"recovered at event {from_seq}: {execution.done}{of} activities are done, {again}" + (
-            f", {len(ask)} need an answer" if ask else "")
-        run.emit("RecoveryCompleted", p.RecoveryCompleted(
-            from_seq, cause, sentence, loaded.checkpoint, loaded.refused, round((run.clock.monotonic() - began) * 1000, 3), 0, repeat,
-            ask, not_restored))
+            f", {len(ask)} need an answer" if ask else ""
+        )
+        run.emit(
+            "RecoveryCompleted",
+            p.RecoveryCompleted(
+                from_seq,
+                cause,
+                sentence,
+                loaded.checkpoint,
+                loaded.refused,
+                round((run.clock.monotonic() - began) * 1000, 3),
+                0,
+                repeat,
+                ask,
+                not_restored,
+            ),
+        )
     run.sync()
+    run.stopping = _unfinished_stop(run, lost=cause == "worker_lost")  # the body recalls what is done, and begins nothing
 
 
 def _fits(run: TaskRun, wanted: tuple[str, ...]) -> dict[str, list[str]]:
     """The recorded activities that each name of `--redo` means.  Raises UsageError for a name that fits none."""
     found: dict[str, list[str]] = {}
     for name in wanted:
-        fits = [i for i in run.state.business_state.results
-                if "/" in i and (i.partition("/")[2] == name or i == name or i.partition("/")[2].split(":")[0].split("#")[0] == name)]
+        fits = [
+            i
+            for i in run.state.business_state.results
+            if "/" in i
+            and (i.partition("/")[2] == name or i == name or i.partition("/")[2].split(":")[0].split("#")[0] == name)
+        ]
         if not fits:
-            raise UsageError(f"--redo {name}: no recorded activity of that name", hint="`log` lists them; write NAME or NAME:KEY")
+            raise UsageError(
+                f"--redo {name}: no recorded activity of that name", hint="`log` lists them; write NAME or NAME:KEY"
+            )
         found[name] = fits
     return found
 
@@ -181,7 +259,7 @@ async def _body(run: TaskRun, workflow: Workflow, args: tuple[Any, ...], kwargs:
     async def whole() -> Any:
         try:
             value = await workflow.function(ctx, *args, **kwargs)
-        except (SystemExit, KeyboardInterrupt) as error:
+        except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
             raise RuntimeError(f"the workflow raised {type(error).__name__}") from error
         ctx.check_awaited()
         return value
@@ -189,7 +267,7 @@ async def _body(run: TaskRun, workflow: Workflow, args: tuple[Any, ...], kwargs:
     run.body = run.loop.create_task(whole())
     await asyncio.wait({run.body})
     if run.body.cancelled():
-        error: BaseException | None = run.stopping or TaskStop("abort", reason="the workflow cancelled itself")
+        error: BaseException | None = run.stopping or RuntimeError("the workflow cancelled itself")
     else:
         error = run.body.exception()
     if error is None:
@@ -223,7 +301,9 @@ async def _stopped(run: TaskRun, stop: TaskStop) -> Outcome:
 
 def _outcome(run: TaskRun, *, state: str = "", value: Any = None, error: Exception | None = None, detail: str = "") -> Outcome:
     system = run.state.system_state
-    return Outcome(run.task_id, run.session.id, state or str(system.status), value, error, system.reason, detail or system.detail)
+    return Outcome(
+        run.task_id, run.session.id, state or str(system.status), value, error, system.reason, detail or system.detail
+    )
 
 
 # What arrives while it runs
@@ -235,11 +315,11 @@ def _attend(run: TaskRun, controls: list[Control]) -> None:
         refusal = control.judge(run.state, asked)
         if not refusal and asked.action == "resume":
             refusal = "it is held here already and goes on by itself once nothing is missing"
-        control.log(run.appender, asked, refusal)
+        logged = control.log(run.appender, asked, refusal)
         run.sync()
         run.appender.disk.seam("after control logged")
         inbox.remove(run.session.layout, asked.id)
-        if not refusal:
+        if logged is not None and not refusal:
             _apply(run, asked)
 
 
@@ -266,12 +346,36 @@ def answered(run: TaskRun, approval_id: str, actor: str) -> None:
 
 def _tick(run: TaskRun) -> None:
     """What wall time brings: a timed checkpoint, an expired approval, the task's deadline."""
+    run.notice()
     if run.state.system_state.status in ENDED or run.stopping is not None:
         return
     if run.triggers.due():
         run.checkpoint("time")
     for approval_id in control.expire(run.appender):
         answered(run, approval_id, "rule:expiry")
+    over = _overdue(run)
+    if over:
+        run.stop("deadline", detail=over)
+
+
+def _overdue(run: TaskRun) -> str:
     deadline = run.state.system_state.deadline
-    if deadline is not None and ev.seconds_of(deadline) <= run.clock.now():
-        run.stop("deadline", detail=f"the task's time was over at {deadline}")
+    if deadline is None or ev.seconds_of(deadline) > run.clock.now():
+        return ""
+    return f"the task's time was over at {deadline}"
+
+
+def _unfinished_stop(run: TaskRun, *, lost: bool) -> TaskStop | None:
+    """A stop that still has to be carried out: the deadline has passed, or a cancel was accepted and then its holder was lost."""
+    over = _overdue(run)
+    if over:
+        return TaskStop("deadline", detail=over)
+    state = run.state
+    if not lost or not state.controls:
+        return None
+    for event in run.session.events(state.system_state.queued_seq, lineage=False):
+        if event.event_type == "ControlRequested":
+            asked = msgspec.json.decode(event.payload, type=p.ControlRequested)
+            if asked.action == "cancel" and asked.outcome == "accepted":
+                return TaskStop("cancel", actor=event.actor, reason=str(asked.args.get("reason", "")))
+    return None

@@ -17,10 +17,24 @@ from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.lifecycle import ENDED
 from ipyagent_sessions.run.definitions import Done
-from ipyagent_sessions.run.execute import Plan
+from ipyagent_sessions.run.execute import NOT_RUN, Plan
 from ipyagent_sessions.run.task import TaskRun
 
 HAPPENED, RUN_AGAIN = "happened", "run_again"
+
+
+def at_rest(run: TaskRun, plan: Plan) -> bool:
+    """Whether the log says of the call `plan`, which has no result, that nothing of it was under way.
+
+    Its last attempt had failed and the next not begun, or its function was not called at all.
+    """
+    for event in run.session.events(run.state.execution_state.active_activities[plan.id].seq):
+        if event.activity_id == plan.id:
+            if event.event_type == "ActivityRetried":
+                return True
+            if event.event_type == "ActivityFailed":
+                return bool(msgspec.json.decode(event.payload, type=p.ActivityFailed).error_type == NOT_RUN)
+    return False
 
 
 async def outcome(run: TaskRun, plan: Plan) -> Literal["again", "recorded"]:
@@ -31,27 +45,51 @@ async def outcome(run: TaskRun, plan: Plan) -> Literal["again", "recorded"]:
     if plan.effect != "irreversible":
         return "again"
     if plan.verify is not None:
-        return await _verified(run, plan)
+        answer = await _verified(run, plan)
+        if answer is not None:
+            return answer
     await _asked(run, plan)
-    return "recorded" if plan.id in run.state.business_state.results else "again"
+    if plan.id in run.state.business_state.results:
+        return "recorded"
+    if plan.id in run.state.execution_state.active_activities:  # neither "happened" nor "run_again" was said
+        run.stop("suspend", reason="approval", detail=f"nobody has said whether {plan.id} happened")
+        run.check()
+    return "again"
 
 
-async def _verified(run: TaskRun, plan: Plan) -> Literal["again", "recorded"]:
+async def _verified(run: TaskRun, plan: Plan) -> Literal["again", "recorded"] | None:
+    """What the verify function says; None, with an alarm, when it could not say: then a person is asked."""
     verify = plan.verify
     assert verify is not None
-    if inspect.iscoroutinefunction(verify):
-        answer = await verify(*plan.args, **plan.kwargs)
-    else:
-        answer = (await run.threads.submit(lambda: verify(*plan.args, **plan.kwargs))).value
+    try:
+        if inspect.iscoroutinefunction(verify):
+            answer = await verify(*plan.args, **plan.kwargs)
+        else:
+            answer = (await run.threads.submit(lambda: verify(*plan.args, **plan.kwargs))).value
+    except Exception as error:  # whatever it raises, the question stays open
+        text = f"verify of {plan.id} failed: {type(error).__name__}: {error}; a person is asked"
+        run.emit("AlarmRaised", p.AlarmRaised("verify", text))
+        return None
     if answer is False:
         return "again"
     if answer is not True and not isinstance(answer, Done):
         raise UsageError(f"verify of {plan.activity.name} answered {answer!r}", hint="True, False, or Done(result)")
     blobs: dict[str, bytes] = {}
     result, blob = run.appender.put(codec.dumps(answer.result if isinstance(answer, Done) else None), blobs)
-    run.emit("ActivityCompleted", p.ActivityCompleted(
-        plan.activity.name, plan.kind, plan.digest, result, blob, None if isinstance(answer, Done) else "verified, no result kept",
-        verified="verify"), activity_id=plan.id, blobs=blobs or None)
+    run.emit(
+        "ActivityCompleted",
+        p.ActivityCompleted(
+            plan.activity.name,
+            plan.kind,
+            plan.digest,
+            result,
+            blob,
+            None if isinstance(answer, Done) else "verified, no result kept",
+            verified="verify",
+        ),
+        activity_id=plan.id,
+        blobs=blobs or None,
+    )
     run.acknowledge()
     return "recorded"
 
@@ -67,8 +105,16 @@ async def _asked(run: TaskRun, plan: Plan) -> None:
     question = f"{name}: {len(about)} call{'s' if len(about) != 1 else ''} started and left no result. Did it happen?"
     shown = [{"activity": i, "since": execution.active_activities[i].since} for i in about]
     details = msgspec.Raw(msgspec.json.encode(shown))
-    approval_id = request(run, question, details, kind="outcome", choices=[HAPPENED, RUN_AGAIN], about=about,
-                          effect="irreversible", if_ignored="nothing runs until somebody says")
+    approval_id = request(
+        run,
+        question,
+        details,
+        kind="outcome",
+        choices=[HAPPENED, RUN_AGAIN],
+        about=about,
+        effect="irreversible",
+        if_ignored="nothing runs until somebody says",
+    )
     await wait_for_answer(run, approval_id)
 
 

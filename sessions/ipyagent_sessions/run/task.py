@@ -26,7 +26,8 @@ from ipyagent_sessions.session import Session, summarise
 from ipyagent_sessions.state import State
 
 Why = Literal["pause", "abort", "cancel", "suspend", "lease_lost", "deadline"]
-_FLUSH_TRIES: Final = 3
+_RANK: Final = {"pause": 0, "suspend": 0, "abort": 1, "deadline": 2, "cancel": 2, "lease_lost": 3}
+"""A stop is replaced by one of a higher rank only: a second press of Pause does not undo an accepted cancel."""
 
 
 class TaskStop(BaseException):
@@ -58,8 +59,9 @@ class RunOptions(Struct, frozen=True):
 class TaskRun:
     """The state of one execution, shared by what `ctx` offers."""
 
-    def __init__(self, session: Session, appender: Appender, task_id: str, options: RunOptions,
-                 default_effect: Effect | None) -> None:
+    def __init__(
+        self, session: Session, appender: Appender, task_id: str, options: RunOptions, default_effect: Effect | None
+    ) -> None:
         self.session = session
         self.appender = appender
         self.task_id = task_id
@@ -79,6 +81,7 @@ class TaskRun:
         self.answers: dict[str, asyncio.Future[None]] = {}
         self.changed_sources: set[str] = set()
         self.degraded = ""
+        self._degraded_at = 0
         self.stopping: TaskStop | None = None
         self._stopped: asyncio.Future[None] = self.loop.create_future()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -98,8 +101,15 @@ class TaskRun:
         """Append an event of this task; see `Appender.emit`."""
         return self.appender.emit(event_type, payload, task_id=self.task_id, **fields)
 
-    def move(self, target: TaskState, event_type: str, payload: p.Payload, *, actor: str = "engine",
-             blobs: dict[str, bytes] | None = None) -> Event:
+    def move(
+        self,
+        target: TaskState,
+        event_type: str,
+        payload: p.Payload,
+        *,
+        actor: str = "engine",
+        blobs: dict[str, bytes] | None = None,
+    ) -> Event:
         """Change the task's state: checked against the lifecycle, logged, durable as far as the disk allows, summarised.
 
         Raises IllegalTransition.
@@ -143,22 +153,35 @@ class TaskRun:
             self.stop("lease_lost", reason=error.message)
             self.check()
         else:
-            if self.degraded and self.appender.durable_seq == self.state.seq:
-                self.degraded = ""
-                self.emit("AlarmRaised", p.AlarmRaised("persistence", "the disk takes events again; nothing was lost"))
+            self._mended()
 
     def degrade(self, error: PersistenceError) -> None:
         """Raise the alarm that the disk refuses, once."""
         if not self.degraded:
             self.degraded = error.message
-            self.emit("AlarmRaised", p.AlarmRaised("persistence", error.message))
+            self._degraded_at = self.emit("AlarmRaised", p.AlarmRaised("persistence", error.message)).seq
+
+    def notice(self) -> None:
+        """Take notice of what the window's thread ran into: in mode async nobody else flushes for a long time."""
+        trouble = self.appender.trouble
+        if isinstance(trouble, LeaseLost):
+            self.stop("lease_lost", reason=trouble.message)
+        elif isinstance(trouble, PersistenceError):
+            self.degrade(trouble)
+        self._mended()
+
+    def _mended(self) -> None:
+        if self.degraded and self.appender.durable_seq >= self._degraded_at:
+            self.degraded = ""
+            self.emit("AlarmRaised", p.AlarmRaised("persistence", "the disk takes events again; nothing was lost"))
 
     def checkpoint(self, trigger: str, label: str = "", *, actor: str = "engine") -> Event:
         """Take a checkpoint; its snapshot is written in the background."""
         self._taking = True
         try:
-            return self.appender.checkpoint(trigger, label, materialise=self.triggers.taken(trigger), actor=actor,
-                                            task_id=self.task_id)
+            return self.appender.checkpoint(
+                trigger, label, materialise=self.triggers.taken(trigger), actor=actor, task_id=self.task_id
+            )
         finally:
             self._taking = False
 
@@ -178,7 +201,7 @@ class TaskRun:
     def stop(self, why: Why, *, actor: str = "engine", reason: str = "", detail: str = "") -> None:
         """Ask the body to end.  Open activities finish first, unless `why` is abort, cancel, deadline or lease_lost."""
         hard = why in ("abort", "cancel", "deadline", "lease_lost")
-        if self.stopping is None or hard:
+        if self.stopping is None or _RANK[why] > _RANK[self.stopping.why]:
             self.stopping = TaskStop(why, actor=actor, reason=reason, detail=detail)
         if not self._stopped.done():
             self._stopped.set_result(None)
@@ -224,20 +247,31 @@ class TaskRun:
     # Waiting for people
 
     def waits(self) -> None:
-        """Note that everything that is open now waits for a person: suspended, or stopped when nobody can answer here."""
-        pending = [a for a in self.state.execution_state.approvals.values() if a.answer is None]
-        if self.executing or not pending or self.stopping is not None:
+        """Look, once what can go on now has gone on, whether everything that is open waits for a person."""
+        self.loop.call_soon(self._suspend_if_all_wait)
+
+    def _suspend_if_all_wait(self) -> None:
+        """Suspended, or stopped when nobody can answer here."""
+        approvals = self.state.execution_state.approvals
+        pending = [approvals[key] for key in self.answers if approvals[key].answer is None]
+        ended = self.body is None or self.body.done()
+        if self.executing or not pending or self.stopping is not None or ended:
             return
         if self.options.headless:
             self.stop("suspend", reason="approval", detail=pending[-1].question)
         elif self.state.system_state.status is TaskState.RUNNING:
-            self.move(TaskState.SUSPENDED, "TaskSuspended", p.TaskSuspended(
-                "approval", pending[-1].question, "an answer: approve or deny"))
+            self.move(
+                TaskState.SUSPENDED,
+                "TaskSuspended",
+                p.TaskSuspended("approval", pending[-1].question, "an answer: approve or deny"),
+            )
 
-    def works_again(self, actor: str) -> None:
-        """Note that an answer let the task go on."""
+    def works_again(self, actor: str = "engine") -> None:
+        """Note that an answer, or work beside an open question, lets the task go on."""
         if self.state.system_state.status is TaskState.SUSPENDED:
-            self.move(TaskState.RUNNING, "TaskResumed", p.TaskResumed(self.state.system_state.attempt, "answered"), actor=actor)
+            self.move(
+                TaskState.RUNNING, "TaskResumed", p.TaskResumed(self.state.system_state.attempt, "answered"), actor=actor
+            )
 
     def call(self, function: Callable[[], object]) -> None:
         """Run `function` on the task's loop, from any thread; nothing happens when the loop has ended."""

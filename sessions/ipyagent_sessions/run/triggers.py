@@ -35,7 +35,7 @@ class Triggers:
         self._watched = {path: _at(state, path) for path in policy.paths}
 
     def due(self) -> str | None:
-        """"time" when the interval has passed since the last timed checkpoint."""
+        """ "time" when the interval has passed since the last timed checkpoint."""
         interval = self._policy.interval_s
         return "time" if interval is not None and self._clock.monotonic() - self._last >= interval else None
 
@@ -71,7 +71,9 @@ class Triggers:
         now = self._clock.monotonic()
         if trigger == "time":
             self._last = now
-        write = trigger in ("time", "volume", "stage", "manual", "interrupted", "end") or now - self._materialised >= MATERIALISE_S
+        write = (
+            trigger in ("time", "volume", "stage", "manual", "interrupted", "end") or now - self._materialised >= MATERIALISE_S
+        )
         if write:
             self._materialised, self._since = now, 0
         return write

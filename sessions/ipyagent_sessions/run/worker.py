@@ -26,7 +26,9 @@ from ipyagent_sessions.session import Session, summarise
 class TaskHandle:
     """A task that runs in this process.  Awaitable; `result()` gives its value or raises TaskNotCompleted."""
 
-    def __init__(self, session: Session, appender: Appender, workflow: Workflow, options: RunOptions, resume: Resume | None) -> None:
+    def __init__(
+        self, session: Session, appender: Appender, workflow: Workflow, options: RunOptions, resume: Resume | None
+    ) -> None:
         self.session = session
         self.task_id = appender.state.system_state.task_id or ""
         self.options = options
@@ -36,8 +38,9 @@ class TaskHandle:
         self._appender = appender
         self._done = threading.Event()
         context = contextvars.copy_context()
-        self._thread = threading.Thread(target=lambda: context.run(self._main, workflow, resume), name=f"ipyagent-{self.task_id}",
-                                        daemon=True)
+        self._thread = threading.Thread(
+            target=lambda: context.run(self._main, workflow, resume), name=f"ipyagent-{self.task_id}", daemon=True
+        )
         self._thread.start()
 
     def __repr__(self) -> str:
@@ -67,8 +70,11 @@ class TaskHandle:
         place = self.session.place
         from ipyagent_sessions.events import Stamper
 
-        inbox.put(self.session.layout, Control(place.ids(), action, actor, Stamper()(place.clock.now()), self.task_id, [], args),
-                  place.disk)
+        inbox.put(
+            self.session.layout,
+            Control(place.ids(), action, actor, Stamper()(place.clock.now()), self.task_id, [], args),
+            place.disk,
+        )
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._wait_async().__await__()
@@ -119,9 +125,14 @@ def not_completed(outcome: Outcome) -> TaskNotCompleted:
     if outcome.error is not None and outcome.state == "suspended":
         why = str(outcome.error)
     elif outcome.error is not None:
-        why = f"{type(outcome.error).__name__}: {outcome.error}" if not isinstance(outcome.error, IpyagentError) else str(outcome.error)
+        why = (
+            f"{type(outcome.error).__name__}: {outcome.error}"
+            if not isinstance(outcome.error, IpyagentError)
+            else str(outcome.error)
+        )
     text = f"task {outcome.task_id} is {outcome.state}"
     if outcome.state == "suspended" and outcome.reason:
         text += f" ({outcome.reason})"
-    return TaskNotCompleted(f"{text}: {why}" if why else text, task_id=outcome.task_id, state=outcome.state,
-                            hint=hints.get(outcome.state, ""))
+    return TaskNotCompleted(
+        f"{text}: {why}" if why else text, task_id=outcome.task_id, state=outcome.state, hint=hints.get(outcome.state, "")
+    )

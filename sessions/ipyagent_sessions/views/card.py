@@ -90,16 +90,45 @@ def card(session_id: str, state: State, live: Live | None, effective: str, now: 
     stage = run.stages.get(run.current_stage)
     checkpoint = state.checkpoint
     return Card(
-        session_id, system.task_id or "", system.title or state.title, system.target.rpartition(":")[2], effective,
-        _headline(state, effective), system.reason, system.detail, _elapsed(state, running, now), run.done, run.total, run.failed,
-        run.retried, run.current_stage, stage.name if stage else "", _now(state, live, running), run.text, remaining, basis,
-        max(0.0, now - seconds_of(checkpoint.at)) if checkpoint else None, checkpoint.label if checkpoint else "",
-        checkpoint.seq if checkpoint else None, live.next_checkpoint if live and running else None,
-        system.durability, RISK.get(system.durability, ""),
-        live.cpu if live and running else None, live.rss if live and running else None, live.memory_total if live else None,
-        _disk(live), state.input_tokens + state.output_tokens, state.cost_usd, _asks(state, now),
-        [*state.alarms, *([live.degraded] if live and live.degraded else [])], actions(state, effective), state.seq,
-        state.business_state.current_goal, system.attempt, system.recoveries)
+        session_id,
+        system.task_id or "",
+        system.title or state.title,
+        system.target.rpartition(":")[2],
+        effective,
+        _headline(state, effective),
+        system.reason,
+        system.detail,
+        _elapsed(state, running, now),
+        run.done,
+        run.total,
+        run.failed,
+        run.retried,
+        run.current_stage,
+        stage.name if stage else "",
+        _now(state, live, running),
+        run.text,
+        remaining,
+        basis,
+        max(0.0, now - seconds_of(checkpoint.at)) if checkpoint else None,
+        checkpoint.label if checkpoint else "",
+        checkpoint.seq if checkpoint else None,
+        live.next_checkpoint if live and running else None,
+        system.durability,
+        RISK.get(system.durability, ""),
+        live.cpu if live and running else None,
+        live.rss if live and running else None,
+        live.memory_total if live else None,
+        _disk(live),
+        state.input_tokens + state.output_tokens,
+        state.cost_usd,
+        _asks(state, now),
+        [*state.alarms, *([live.degraded] if live and live.degraded else [])],
+        actions(state, effective),
+        state.seq,
+        state.business_state.current_goal,
+        system.attempt,
+        system.recoveries,
+    )
 
 
 def actions(state: State, effective: str) -> dict[str, str]:
@@ -180,8 +209,20 @@ def _disk(live: Live | None) -> float | None:
 def _asks(state: State, now: float) -> list[Ask]:
     if state.system_state.status in ENDED:
         return []
-    return [Ask(key, a.question, _json_text(a.details), a.digest, a.kind, a.choices, a.if_ignored, max(0.0, now - seconds_of(a.asked_at)))
-            for key, a in state.execution_state.approvals.items() if a.answer is None]
+    return [
+        Ask(
+            key,
+            a.question,
+            _json_text(a.details),
+            a.digest,
+            a.kind,
+            a.choices,
+            a.if_ignored,
+            max(0.0, now - seconds_of(a.asked_at)),
+        )
+        for key, a in state.execution_state.approvals.items()
+        if a.answer is None
+    ]
 
 
 def _json_text(raw: Any) -> str:

@@ -14,9 +14,13 @@ from ipyagent_sessions.textsafe import plain
 from ipyagent_sessions.views import formats
 from ipyagent_sessions.views.card import Ask, Card
 
-_COLOUR: Final = {"running": "--jp-brand-color1, #1a73e8", "completed": "--jp-success-color1, #1a7f37",
-                  "failed": "--jp-error-color1, #cf222e", "lost": "--jp-error-color1, #cf222e",
-                  "suspended": "--jp-warn-color1, #9a6700"}
+_COLOUR: Final = {
+    "running": "--jp-brand-color1, #1a73e8",
+    "completed": "--jp-success-color1, #1a7f37",
+    "failed": "--jp-error-color1, #cf222e",
+    "lost": "--jp-error-color1, #cf222e",
+    "suspended": "--jp-warn-color1, #9a6700",
+}
 _MUTED: Final = "color:var(--jp-ui-font-color2, #656d76)"
 _LINE: Final = "var(--jp-border-color2, #d0d7de)"
 _FONT: Final = "font-family:var(--jp-ui-font-family, system-ui, sans-serif);font-size:13px;line-height:1.45;font-variant-numeric:tabular-nums"
@@ -27,12 +31,16 @@ def card(shown: Card, *, prefix: str = "%agent") -> str:
     colour = _COLOUR.get(shown.state, "--jp-ui-font-color2, #656d76")
     done = 100 if shown.state == "completed" else (100 * min(shown.done, shown.total) // shown.total if shown.total else 0)
     of = f" of {shown.total}" if shown.total else ""
-    head = (f'<div style="display:flex;gap:10px;align-items:baseline;padding:8px 12px 4px"><span style="color:var({colour})" '
-            f'aria-hidden="true">&#9679;</span><b style="font-size:14px">{_text(shown.title, 80)}</b>'
-            f'<span style="{_MUTED};font-family:var(--jp-code-font-family, monospace);font-size:12px">{escape(shown.task_id)} · '
-            f'{_text(shown.target, 60)}</span></div>')
-    bar = (f'<div style="height:4px;margin:2px 12px;border-radius:2px;background:{_LINE}"><div style="width:{done}%;height:4px;'
-           f'border-radius:2px;background:var({colour})"></div></div>')
+    head = (
+        f'<div style="display:flex;gap:10px;align-items:baseline;padding:8px 12px 4px"><span style="color:var({colour})" '
+        f'aria-hidden="true">&#9679;</span><b style="font-size:14px">{_text(shown.title, 80)}</b>'
+        f'<span style="{_MUTED};font-family:var(--jp-code-font-family, monospace);font-size:12px">{escape(shown.task_id)} · '
+        f"{_text(shown.target, 60)}</span></div>"
+    )
+    bar = (
+        f'<div style="height:4px;margin:2px 12px;border-radius:2px;background:{_LINE}"><div style="width:{done}%;height:4px;'
+        f'border-radius:2px;background:var({colour})"></div></div>'
+    )
     facts = [f"<b>{escape(shown.state)}</b> {formats.duration(shown.elapsed_s)}", f"<b>{shown.done}{of}</b> activities"]
     if shown.failed:
         facts.append(f"{shown.failed} failed")
@@ -44,15 +52,19 @@ def card(shown: Card, *, prefix: str = "%agent") -> str:
         facts.append(f"now <b>{_text(', '.join(shown.now[:3]), 120)}</b>")
     if shown.state == "running":
         rest = "unknown" if shown.remaining_s is None else f"about {formats.duration(shown.remaining_s)}"
-        facts.append(f"<b>{rest}</b> left <span style=\"{_MUTED}\">({_text(shown.remaining_basis, 80)})</span>")
+        facts.append(f'<b>{rest}</b> left <span style="{_MUTED}">({_text(shown.remaining_basis, 80)})</span>')
     elif shown.headline != shown.state:
         facts.append(_text(shown.headline, 300))
     rows = [head, bar, f'<div style="display:flex;flex-wrap:wrap;gap:4px 14px;padding:6px 12px">{_spans(facts)}</div>']
     rows += [_ask(shown, ask, prefix) for ask in shown.asks]
-    rows.append(f'<div style="display:flex;flex-wrap:wrap;gap:4px 14px;padding:6px 12px;border-top:1px solid {_LINE};font-size:12px;'
-                f'{_MUTED}">{_spans(_foot(shown))}</div>')
-    rows += [f'<div style="padding:2px 12px 6px;color:var(--jp-warn-color1, #9a6700)">alarm: {_text(a, 200)}</div>'
-             for a in shown.alarms[-3:]]
+    rows.append(
+        f'<div style="display:flex;flex-wrap:wrap;gap:4px 14px;padding:6px 12px;border-top:1px solid {_LINE};font-size:12px;'
+        f'{_MUTED}">{_spans(_foot(shown))}</div>'
+    )
+    rows += [
+        f'<div style="padding:2px 12px 6px;color:var(--jp-warn-color1, #9a6700)">alarm: {_text(a, 200)}</div>'
+        for a in shown.alarms[-3:]
+    ]
     return f'<div style="border:1px solid {_LINE};border-radius:6px;max-width:860px;{_FONT}">{"".join(rows)}</div>'
 
 
@@ -77,13 +89,16 @@ def _ask(shown: Card, ask: Ask, prefix: str) -> str:
     answers = f"{prefix} approve {shown.session_id} --approval {ask.approval_id}"
     if ask.choices:
         answers += f" --choice {'|'.join(ask.choices)}"
-    return (f'<div style="margin:2px 12px 8px;padding:6px 10px;border:1px solid var(--jp-warn-color1, #9a6700);border-radius:5px">'
-            f'<b>needs you</b> {_text(ask.question, 300)} <code>{_text(ask.details, 400)}</code><br>'
-            f'<span style="{_MUTED}"><code>{escape(answers)}</code> · {_text(ask.if_ignored, 80)}</span></div>')
+    return (
+        f'<div style="margin:2px 12px 8px;padding:6px 10px;border:1px solid var(--jp-warn-color1, #9a6700);border-radius:5px">'
+        f"<b>needs you</b> {_text(ask.question, 300)} <code>{_text(ask.details, 400)}</code><br>"
+        f'<span style="{_MUTED}"><code>{escape(answers)}</code> · {_text(ask.if_ignored, 80)}</span></div>'
+    )
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, right: frozenset[str] = frozenset()) -> str:
     """Rows under headings."""
+
     def cell(tag: str, value: Any, column: str) -> str:
         side = "right" if column in right else "left"
         return f'<{tag} style="text-align:{side};padding:2px 10px 2px 0;vertical-align:top">{_text(value, 400)}</{tag}>'

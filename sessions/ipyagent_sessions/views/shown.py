@@ -28,15 +28,23 @@ class Shown:
 
 
 class Table(Shown):
-    """Rows under headings; `data` is a list of objects."""
+    """Rows under headings; `data` is a list of objects, `width` bounds a cell's text in columns."""
 
-    def __init__(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, right: Sequence[str] = (), empty: str = "nothing",
-                 note: str = "") -> None:
+    def __init__(
+        self,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[Any]],
+        *,
+        right: Sequence[str] = (),
+        empty: str = "nothing",
+        note: str = "",
+        width: int = 60,
+    ) -> None:
         data = [dict(zip(columns, row, strict=True)) for row in rows]
         numeric = frozenset(right)
         if not rows:
             super().__init__(empty, None, data)
             return
-        text = text_view.table(columns, rows, right=numeric)
+        text = text_view.table(columns, rows, right=numeric, width=width)
         html = html_view.table(columns, rows, right=numeric)
         super().__init__(f"{text}\n{note}" if note else text, html + (html_view.pre(note) if note else ""), data)

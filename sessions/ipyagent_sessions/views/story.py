@@ -34,7 +34,9 @@ def _completed(body: dict[str, Any]) -> str:
         return f"{body['name']} = {body.get('result')}"
     if body.get("result_lost"):
         return f"done, its result is lost: {body['result_lost']}"
-    return f"{'stage ' + body['name'] if body.get('kind') == 'stage' else body['name']} done{' late' if body.get('late') else ''}"
+    return (
+        f"{'stage ' + body['name'] if body.get('kind') == 'stage' else body['name']} done{' late' if body.get('late') else ''}"
+    )
 
 
 def _failed(body: dict[str, Any]) -> str:
@@ -50,7 +52,9 @@ def _control(body: dict[str, Any]) -> str:
 
 _TELLERS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     "SessionCreated": lambda b: str(b.get("title", "")),
-    "SessionForked": lambda b: f"from {b['parent_session']} at {b['parent_seq']}{': ' + b['direction'] if b.get('direction') else ''}",
+    "SessionForked": lambda b: (
+        f"from {b['parent_session']} at {b['parent_seq']}{': ' + b['direction'] if b.get('direction') else ''}"
+    ),
     "TaskQueued": lambda b: f"{b['target'].rpartition(':')[2]}{', a rerun of ' + b['rerun_of'] if b.get('rerun_of') else ''}",
     "TaskStarted": lambda b: "started",
     "TaskSuspended": lambda b: f"{b['reason']}: {b.get('detail', '')}",
@@ -67,8 +71,9 @@ _TELLERS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     "ActivityCompensated": lambda b: f"undone: {b['name']}" if b.get("ok", True) else f"undoing failed: {b.get('error')}",
     "StateChanged": lambda b: f"{b['path']} {'+=' if b.get('op') == 'append' else '='} {b.get('value')}",
     "ApprovalRequested": lambda b: f"{b['approval_id']}: {b['question']}",
-    "ApprovalResolved": lambda b: f"{b['approval_id']} {b.get('choice') or b['answer']} by {b.get('by')}"
-                                  f"{': ' + b['reason'] if b.get('reason') else ''}",
+    "ApprovalResolved": lambda b: (
+        f"{b['approval_id']} {b.get('choice') or b['answer']} by {b.get('by')}{': ' + b['reason'] if b.get('reason') else ''}"
+    ),
     "FileWritten": lambda b: f"{b['path']} ({formats.size(b.get('size'))})",
     "CheckpointCreated": lambda b: f"{b.get('label') or ''} {b['trigger']}".strip(),
     "RecoveryCompleted": lambda b: str(b.get("sentence", "")),

@@ -35,8 +35,10 @@ def card(shown: Card, *, prefix: str = "%agent") -> str:
     for ask in shown.asks:
         lines.append(f"  needs you: {plain(ask.question, 160)}" + (f" {plain(ask.details, 160)}" if ask.details else ""))
         choice = f" --choice {'|'.join(ask.choices)}" if ask.choices else ""
-        lines.append(f"    {prefix} approve {shown.session_id} --approval {ask.approval_id}{choice}   or   {prefix} deny {shown.session_id} "
-                     f"--approval {ask.approval_id}   ({ask.if_ignored})")
+        lines.append(
+            f"    {prefix} approve {shown.session_id} --approval {ask.approval_id}{choice}   or   {prefix} deny {shown.session_id} "
+            f"--approval {ask.approval_id}   ({ask.if_ignored})"
+        )
     lines += [f"  alarm: {plain(text, 200)}" for text in shown.alarms[-3:]]
     return "\n".join(lines)
 
@@ -62,14 +64,18 @@ def _resources(shown: Card) -> list[str]:
     return ["  ".join(parts)] if parts else []
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, width: int = 60, right: frozenset[str] = frozenset()) -> str:
+def table(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], *, width: int = 60, right: frozenset[str] = frozenset()
+) -> str:
     """Rows under headings, aligned by display width; each cell in one line of at most `width` columns."""
     cells = [[plain("" if v is None else str(v), width) for v in row] for row in rows]
     sizes = [max([display_width(c), *(display_width(row[i]) for row in cells)]) for i, c in enumerate(columns)]
 
     def line(values: Sequence[str]) -> str:
-        padded = [(" " * (size - display_width(v)) + v) if c in right else (v + " " * (size - display_width(v)))
-                  for v, size, c in zip(values, sizes, columns, strict=True)]
+        padded = [
+            (" " * (size - display_width(v)) + v) if c in right else (v + " " * (size - display_width(v)))
+            for v, size, c in zip(values, sizes, columns, strict=True)
+        ]
         return "  ".join(padded).rstrip()
 
     return "\n".join([line(list(columns)), *(line(row) for row in cells)])

@@ -1,0 +1,85 @@
+"""The workflows that are measured, and how one is run.  Activities do nothing, so that what is measured is the engine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from ipyagent_sessions import Context, Session, Store, activity, run_workflow, workflow
+from ipyagent_sessions.log.appender import Durability
+from ipyagent_sessions.log.files import Disk
+from ipyagent_sessions.run.definitions import Effect
+from ipyagent_sessions.run.task import RunOptions
+
+
+class Counting(Disk):
+    """A real disk that counts what goes into journals."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.syncs = 0
+
+    def append(self, fd: int, data: bytes) -> None:
+        super().append(fd, data)
+        self.bytes += len(data)
+
+    def sync(self, fd: int) -> None:
+        super().sync(fd)
+        self.syncs += 1
+
+
+class Quiet(Counting):
+    """A disk that does not sync journals: what is left is the engine's own time."""
+
+    def sync(self, fd: int) -> None:
+        self.syncs += 1
+
+
+@activity(effect="none")
+async def step(number: int) -> dict[str, Any]:
+    return {"number": number, "text": "a small result"}
+
+
+@activity(effect="none")
+async def entered() -> float:
+    """When the first activity after a resume is entered."""
+    return time.perf_counter()
+
+
+@workflow
+async def steps(ctx: Context, count: int, effect: Effect) -> float:
+    """`count` activities one after another; returns the seconds they took."""
+    begun = time.perf_counter()
+    for number in range(count):
+        await ctx.run(step, number, effect=effect)
+    return time.perf_counter() - begun
+
+
+@workflow
+async def growing(ctx: Context, count: int, stages: int) -> None:
+    """`count` activities in `stages` stages, each followed by an item appended to one list of the state."""
+    for stage in range(stages):
+        async with ctx.stage(f"part {stage + 1}"):
+            for number in range(stage * count // stages, (stage + 1) * count // stages):
+                found = await ctx.run(step, number)
+                ctx.append("found", found)
+
+
+@workflow
+async def interrupted(ctx: Context, count: int) -> float:
+    """`count` activities and then death, where the environment says so; run again it goes on from there."""
+    for number in range(count):
+        await ctx.run(step, number)
+    if "IPYAGENT_BENCH_DIE" in os.environ:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return float(await ctx.run(entered))
+
+
+def run(folder: Path, count: int, effect: Effect = "none", durability: Durability = "sync",
+        disk: Counting | None = None) -> tuple[float, Session]:
+    """The seconds an activity of `steps` takes in a new store in `folder`, starting and ending the task not counted."""
+    handle = run_workflow(Store(folder, disk=disk), steps, (count, effect), options=RunOptions(durability=durability))
+    return handle.result() / count, handle.session

@@ -1,0 +1,137 @@
+"""The state of a watched session, kept up to date from the tail of its log.
+
+The first look folds the session (from its newest checkpoint); later ones read what was appended to the newest journal since.  A new
+epoch, a journal that became shorter, or damage make it begin anew, since what was read may then not count.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Final
+
+from ipyagent_sessions import state as states
+from ipyagent_sessions.events import seconds_of
+from ipyagent_sessions.lifecycle import TaskState, effective
+from ipyagent_sessions.log import lease
+from ipyagent_sessions.log.format import Damage, scan
+from ipyagent_sessions.log.layout import JournalFile
+from ipyagent_sessions.session import Session, summarise
+from ipyagent_sessions.state import State
+from ipyagent_sessions.views.card import Card, card
+
+from ipyagent_lab.reading import silent_since
+from ipyagent_lab.shapes import Shown, TaskLine
+
+KEPT: Final = 64
+_PARTIAL: Final = 64 * 1024
+
+
+class Followed:
+    """One session.  Safe to use from several threads; blocks."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._lock = threading.Lock()
+        self._state: State | None = None
+        self._journal: JournalFile | None = None
+        self._offset = 0
+
+    def shown(self) -> Shown:
+        """The task as it is now.  Raises NotFound, DamageError or NewerFormat."""
+        with self._lock:
+            return shown(self.session, self._fresh())
+
+    def with_tasks(self) -> tuple[Shown, list[TaskLine], str]:
+        """The task as it is now, all tasks of the session, and the model it talks to.  Raises as `shown` does."""
+        with self._lock:
+            state = self._fresh()
+            tasks = [TaskLine(i, t.status, t.target, t.title, t.queued_at, t.ended_at) for i, t in state.tasks.items()]
+            return shown(self.session, state), tasks, summarise(self.session.id, state).model
+
+    def _fresh(self) -> State:
+        journals = self.session.layout.journals()
+        newest = journals[-1] if journals else None
+        state = self._state
+        if state is None or self._journal is None or newest is None or newest.epoch != self._journal.epoch:
+            return self._anew(newest)
+        try:
+            if newest != self._journal:
+                for event in self.session.events(after=state.seq):
+                    if event.seq != state.seq + 1:
+                        return self._anew(newest)
+                    states.apply(state, event)
+                self._journal, self._offset = newest, 0
+                return state
+            return state if self._read_on(newest, state) else self._anew(newest)
+        except BaseException:
+            self._state = None  # half applied
+            raise
+
+    def _anew(self, newest: JournalFile | None) -> State:
+        self._state = None
+        _ = self.session.header
+        self._state = self.session.loaded().state
+        self._journal, self._offset = newest, 0
+        return self._state
+
+    def _read_on(self, journal: JournalFile, state: State) -> bool:
+        """Apply what was appended; whether that went without a gap."""
+        try:
+            with open(journal.path, "rb") as file:
+                size = file.seek(0, 2)
+                if size < self._offset:
+                    return False
+                file.seek(self._offset)
+                body = file.read(size - self._offset)
+        except FileNotFoundError:
+            return False
+        for item in scan(body, journal.path.name, self._offset):
+            if isinstance(item, Damage):
+                return item.kind == "torn"  # the end is still being written
+            offset, event = item
+            if event.seq > state.seq + 1:
+                return False
+            if event.seq == state.seq + 1:
+                states.apply(state, event)
+            self._offset = offset
+        return True
+
+
+def shown(session: Session, state: State) -> Shown:
+    """What is shown of `state`, the newest one of `session`."""
+    status = state.system_state.status
+    now_is = "empty" if status is None else effective(status, held=status is not TaskState.RUNNING or session.held())
+    live = session.live()
+    holder = lease.read_holder(session.layout)
+    running = now_is == TaskState.RUNNING
+    partial = live.partial[-_PARTIAL:] if live is not None and running and live.task_id == state.system_state.task_id else ""
+    return Shown(session.id, card(session.id, state, live, now_is, session.place.clock.now()), partial,
+                 silent_since(session.layout) if running else None, holder.describe() if holder is not None and running else None)
+
+
+def past(session_id: str, state: State) -> Card:
+    """The card of a state that is over: as it was right after its last event, with nothing to be done about it."""
+    status = state.system_state.status
+    then = card(session_id, state, None, "empty" if status is None else status.value, seconds_of(state.updated_at))
+    then.actions = {name: "" if name == "log" else f"this is the past: event {state.seq}" for name in then.actions}
+    return then
+
+
+class Shelf:
+    """The sessions that were looked at last; those that are watched are pinned.  Belongs to the event loop."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
+        self._items: OrderedDict[str, Followed] = OrderedDict()
+
+    def of(self, session: Session) -> Followed:
+        """The followed session of that id, which a page may be asking for again soon."""
+        found = self._items.pop(session.id, None) or Followed(session)
+        self._items[session.id] = found
+        while len(self._items) > self._kept:
+            self._items.popitem(last=False)
+        return found
+
+    def forget(self, session_id: str) -> None:
+        self._items.pop(session_id, None)

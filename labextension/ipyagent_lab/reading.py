@@ -1,0 +1,120 @@
+"""The files of one session as one row of the list.
+
+Reads `summary.json`, and for a running task `holder.json` and `live.json`; the log only when there is no summary.  Everything here
+blocks and is called in a worker thread.  Nothing raises for a session that cannot be read: its row says so.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from ipyagent_sessions.errors import IpyagentError, NotFound
+from ipyagent_sessions.lifecycle import TaskState
+from ipyagent_sessions.log import lease, live
+from ipyagent_sessions.log.layout import Layout
+from ipyagent_sessions.session import Session
+from ipyagent_sessions.store import Store
+from msgspec import Struct
+
+from ipyagent_lab import errors
+from ipyagent_lab.shapes import Row
+
+DAMAGED: Final = "damaged"
+_ID: Final = re.compile(r"[a-z0-9]{4,32}")
+_CUT: Final = 300
+"""Characters kept of a text in a row: what bounds the memory of the list."""
+
+
+class Entry(Struct):
+    """A row with what the server has to know beside it: the state in the log, its seq, and the folder's time (nanoseconds)."""
+
+    row: Row
+    logged: str
+    seq: int
+    stamp: int
+
+
+def is_id(text: str) -> bool:
+    """Whether `text` may be the id of a session: nothing else becomes part of a path."""
+    return _ID.fullmatch(text) is not None
+
+
+def session_of(store: Store, session_id: str) -> Session:
+    """The session of that id, which exists.  Raises NotFound."""
+    if is_id(session_id) and (store.sessions_folder / session_id).is_dir():
+        return store.session(session_id)
+    shown = session_id if is_id(session_id) else "of that id"
+    raise NotFound(f"there is no session {shown}", hint="it may have been deleted, or be in another store")
+
+
+def stamps(folder: Path) -> dict[str, int]:
+    """The ids of all sessions and when each folder last changed.  Every atomic replacement in a folder changes its time."""
+    found: dict[str, int] = {}
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if is_id(entry.name):
+                    try:
+                        if entry.is_dir():
+                            found[entry.name] = entry.stat().st_mtime_ns
+                    except OSError:
+                        continue  # deleted meanwhile
+    except FileNotFoundError:
+        pass
+    return found
+
+
+def stamp_of(folder: Path) -> int | None:
+    """When a session's folder last changed, None when it is gone."""
+    try:
+        return folder.stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def read_entry(store: Store, session_id: str) -> Entry | None:
+    """The entry of a session, None when its folder is gone."""
+    session = store.session(session_id)
+    stamp = stamp_of(session.layout.root)
+    if stamp is None:
+        return None
+    try:
+        return _entry(session, session.summary(), stamp)
+    except (IpyagentError, OSError) as error:
+        if stamp_of(session.layout.root) is None:
+            return None
+        return Entry(Row(session_id, DAMAGED, problem=errors.problem_of(error, store.root).message), "", 0, stamp)
+
+
+def _entry(session: Session, summary: live.Summary, stamp: int) -> Entry:
+    # what the folder is called decides, whatever a file in it says
+    row = Row(
+        session.id, summary.state or "empty", _cut(summary.title), summary.task_id, _cut(summary.target), summary.notebook,
+        _cut(summary.reason), _cut(summary.detail), summary.done, summary.total, summary.failed, summary.needs_you, summary.tasks,
+        summary.cost_usd, summary.input_tokens, summary.output_tokens, summary.created_at, summary.updated_at, summary.parent,
+        _cut(summary.model))
+    if summary.state == TaskState.RUNNING:
+        row.state = session.effective_state(summary)
+        row.silent_since = silent_since(session.layout) if row.state == TaskState.RUNNING else None
+        now = session.live()
+        if now is not None and now.task_id == summary.task_id:
+            row.done, row.total = now.done, now.total
+    return Entry(row, summary.state, summary.seq, stamp)
+
+
+def silent_since(layout: Layout) -> float | None:
+    """When the holder wrote its last heartbeat, if that is longer ago than two of them."""
+    age = lease.heartbeat_age(layout)
+    if age is None or age < 2 * lease.HEARTBEAT:
+        return None
+    try:
+        return round(layout.live.stat().st_mtime, 1)
+    except OSError:
+        return None
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _CUT else text[: _CUT - 1] + "…"

@@ -1,0 +1,200 @@
+"""One store as a server sees it: the index, the watcher, the sweeper and the pages that listen, put together.
+
+Everything on the event loop is quick; files are read in a few threads, and requests that wait for a holder have threads of their
+own, so that five silent holders do not stop the list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, TypeVar
+
+from ipyagent_sessions import config
+from ipyagent_sessions.clock import Clock, SystemClock
+from ipyagent_sessions.errors import LeaseHeld
+from ipyagent_sessions.session import Session
+from ipyagent_sessions.store import Store
+
+from ipyagent_lab.audience import Audience
+from ipyagent_lab.follow import Followed, Shelf
+from ipyagent_lab.index import LIMIT, Index
+from ipyagent_lab.reading import Entry, read_entry, session_of, stamps
+from ipyagent_lab.sweeper import Seen, Sweeper
+from ipyagent_lab.watcher import Watcher
+
+T = TypeVar("T")
+_FIRST: Final = 200
+_BATCH: Final = 250
+_READERS: Final = 4
+_CONTROLS: Final = 8
+_MOST_CONTROLS: Final = 64
+
+
+class Service:
+    """Made when the extension is loaded; it opens the store at the first need, and makes none before that.
+
+    `notify` False polls instead of asking the system for changes.
+    """
+
+    def __init__(self, root: Path | None, log: logging.Logger, *, clock: Clock | None = None, notify: bool = True) -> None:
+        self.root = root or config.store_path()
+        self.log = log
+        self.clock = clock or SystemClock()
+        self.index = Index()
+        self.shelf = Shelf()
+        self.audience = Audience(self)
+        self.watcher: Watcher | None = None
+        self.sweeper: Sweeper | None = None
+        self._notify = notify
+        self._store: Store | None = None
+        self._opening = asyncio.Lock()
+        self._readers = ThreadPoolExecutor(_READERS, "ipyagent-read")
+        self._controls = ThreadPoolExecutor(_CONTROLS, "ipyagent-control")
+        self._asked = 0
+        self._first = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._touched: set[str] = set()
+        self._reading: asyncio.Task[None] | None = None
+
+    # Life
+
+    async def start(self) -> None:
+        """Begin to watch, if there is a store; otherwise the first request does."""
+        if (self.root / "store.json").is_file():
+            with contextlib.suppress(Exception):  # told to whoever asks
+                await self.store()
+
+    async def stop(self) -> None:
+        self.audience.stop()
+        reading = [self._reading] if self._reading is not None else []
+        for task in [*self._tasks, *reading]:
+            task.cancel()
+        await asyncio.gather(*self._tasks, *reading, return_exceptions=True)
+        for pool in (self._readers, self._controls):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    async def store(self) -> Store:
+        """The store, opened when this is first asked.  Raises NewerFormat, IpyagentError or OSError, each time anew."""
+        async with self._opening:
+            if self._store is None:
+                store = await self.read(lambda: Store(self.root))
+                self._begin(store)
+                self._store = store
+        return self._store
+
+    def _begin(self, store: Store) -> None:
+        self.watcher = Watcher(store.sessions_folder, self.touch, self._hot, self.read, self.clock, self.log, notify=self._notify)
+        self.sweeper = Sweeper(store, self.index, self.read, self._swept, self.clock, self.log)
+        self._tasks = [asyncio.create_task(self._fill(store, self.watcher)), asyncio.create_task(self.sweeper.run())]
+
+    # Work in threads
+
+    async def read(self, work: Callable[[], T]) -> T:
+        """What `work` returns, which reads files and does not wait for anybody."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+
+    async def ask(self, work: Callable[[], T]) -> T:
+        """What `work` returns, which may wait for the holder of a lease.  Raises LeaseHeld when too many wait already."""
+        if self._asked >= _MOST_CONTROLS:
+            raise LeaseHeld(f"{self._asked} requests wait for their holders already", hint="try again in a few seconds")
+        self._asked += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._controls, work)
+        finally:
+            self._asked -= 1
+
+    async def session(self, session_id: str) -> Session:
+        """The session of that id, which exists.  Raises NotFound."""
+        store = await self.store()
+        return await self.read(lambda: session_of(store, session_id))
+
+    async def followed(self, session_id: str) -> Followed:
+        """The same, with its state kept at hand."""
+        return self.shelf.of(await self.session(session_id))
+
+    async def first_page(self) -> None:
+        """Return once the newest sessions are in the index."""
+        await self.store()
+        await self._first.wait()
+
+    # The index
+
+    async def _fill(self, store: Store, watcher: Watcher) -> None:
+        """Read all summaries, the sessions that changed last first, then watch."""
+        try:
+            found = await self.read(lambda: stamps(store.sessions_folder))
+            order = sorted(found, key=found.__getitem__, reverse=True)
+            self.index.left_out = max(0, len(order) - LIMIT)
+            watcher.known = found
+            start = 0
+            while start < min(len(order), LIMIT):
+                batch = order[start : start + (_FIRST if start == 0 else _BATCH)]
+                self._take(batch, await self.read(lambda ids=batch: [read_entry(store, i) for i in ids]))  # type: ignore[misc]  # mypy cannot infer the default
+                start += len(batch)
+                self._first.set()
+        except OSError as error:
+            self.log.warning("ipyagent: the sessions in %s cannot be listed: %s", store.sessions_folder, error.strerror)
+        finally:
+            self._first.set()
+            self.index.filling = False
+            self.audience.list_changed(set())
+        await watcher.run()
+
+    def touch(self, ids: set[str]) -> None:
+        """These sessions may have changed, come or gone: read them again and tell whom it concerns."""
+        self._touched |= ids
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._read_touched())
+
+    async def _read_touched(self) -> None:
+        store = self._store
+        while store is not None and self._touched:
+            ids = sorted(self._touched)[:_BATCH]
+            self._touched.difference_update(ids)
+            self._take(ids, await self.read(lambda ids=ids: [read_entry(store, i) for i in ids]))  # type: ignore[misc]  # mypy cannot infer the default
+            self.audience.session_changed(ids)
+
+    async def settled(self, session_id: str) -> None:
+        """Read one session now, so that the next list shows what was just done to it."""
+        store = await self.store()
+        self._take([session_id], [await self.read(lambda: read_entry(store, session_id))])
+        self.audience.session_changed([session_id])
+
+    def _take(self, ids: list[str], entries: list[Entry | None]) -> None:
+        changed = set[str]()
+        for session_id, entry in zip(ids, entries, strict=True):
+            if entry is None:
+                self.shelf.forget(session_id)
+            elif (known := self.index.get(session_id)) is not None and known.row.problem and not entry.row.problem:
+                # what the sweeper found out stays until the session changes
+                entry.row.problem = known.row.problem if known.stamp == entry.stamp else ""
+            if self.index.drop(session_id) if entry is None else self.index.put(entry):
+                changed.add(session_id)
+        if changed:
+            self.audience.list_changed(changed)
+            if self.watcher is not None:
+                self.watcher.reheat()
+
+    def _hot(self) -> list[str]:
+        """The sessions to watch closely: what pages show, then what runs."""
+        return list(dict.fromkeys([*self.audience.subscribed(), *self.index.running()]))
+
+    def _swept(self, found: list[Seen]) -> None:
+        """Take over what the sweeper saw."""
+        for seen in found:
+            entry = self.index.get(seen.session_id)
+            if seen.attended or entry is None:
+                self.touch({seen.session_id})
+                continue
+            row = entry.row
+            now = (seen.state or row.state, seen.silent_since, seen.problem or row.problem)
+            if now != (row.state, row.silent_since, row.problem):
+                row.state, row.silent_since, row.problem = now
+                self.index.revision += 1
+                self.audience.list_changed({seen.session_id})
+                self.audience.session_changed([seen.session_id])

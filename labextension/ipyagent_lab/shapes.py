@@ -1,0 +1,272 @@
+"""What goes over the wire, as Structs; the TypeScript in `docs/server-api.md` is made from them (`typescript`).
+
+Times are ISO-8601 in UTC, or seconds since the epoch where the name says `since`; sizes are bytes, money US dollars.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from ipyagent_sessions.events import Event
+from ipyagent_sessions.log.checkpoints import Info
+from ipyagent_sessions.place import Header
+from ipyagent_sessions.views.card import Card
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+
+from ipyagent_lab.errors import Problem
+
+API: Final = 1
+"""The version of this contract; it changes when a page written for the old one would misread the new one."""
+
+SORTS: Final = ("-updated", "updated", "-created", "created", "title", "-title", "-cost", "cost")
+SUBSCRIPTIONS: Final = 64
+"""How many sessions one page may watch."""
+
+
+class Row(Struct):
+    """A session in a list.
+
+    `state` is the effective one: a state of the lifecycle, `lost`, `empty` (no task yet) or `damaged` (then `problem` says why, and
+    what could not be read is empty).  `silent_since` is when a holder that should be alive was last heard of, once that is longer
+    ago than two heartbeats.
+    """
+
+    session_id: str
+    state: str
+    title: str = ""
+    task_id: str | None = None
+    target: str = ""
+    notebook: str | None = None
+    reason: str = ""
+    detail: str = ""
+    done: int = 0
+    total: int | None = None
+    failed: int = 0
+    needs_you: int = 0
+    tasks: int = 0
+    cost_usd: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    created_at: str = ""
+    updated_at: str = ""
+    parent: str | None = None
+    model: str = ""
+    silent_since: float | None = None
+    problem: str = ""
+
+
+class Counts(Struct):
+    """How many sessions there are, in each effective state, and how many wait for a person.  Filters do not change it."""
+
+    total: int
+    needs_you: int
+    states: dict[str, int]
+
+
+class Page(Struct):
+    """A page of the list.
+
+    `next` is the cursor of the page after it, null on the last one; `matched` counts the rows of all pages.  `filling` says that
+    the server still reads older sessions: `matched` and `counts` will grow.  `left_out` sessions are older than the server keeps.
+    """
+
+    rows: list[Row]
+    next: str | None
+    matched: int
+    counts: Counts
+    revision: int
+    filling: bool
+    left_out: int
+
+
+class Shown(Struct):
+    """A session's current task as it is shown.  `partial` is the end of an answer that is still being streamed."""
+
+    session_id: str
+    card: Card
+    partial: str
+    silent_since: float | None
+    holder: str | None
+
+
+class TaskLine(Struct):
+    """A task of a session, oldest first."""
+
+    task_id: str
+    status: str
+    target: str
+    title: str
+    queued_at: str
+    ended_at: str | None
+
+
+class Detail(Struct):
+    """All about a session.  Events up to `inherited_until` (0 when it is no fork) belong to its ancestors."""
+
+    shown: Shown
+    header: Header
+    tasks: list[TaskLine]
+    checkpoints: list[Info]
+    children: list[str]
+    inherited_until: int
+    model: str
+
+
+class EventLine(Event, omit_defaults=True, frozen=True):
+    """An event; fields that have their default are left out.
+
+    A payload of more than `max_payload` bytes is left out too and `payload_bytes` says how long it is.  `blobs` gives the size of
+    each blob that the payload names (under a key that ends in `_blob`), null when its file is missing.
+    """
+
+    payload_bytes: int | None = None
+    blobs: dict[str, int | None] = {}
+
+
+class EventPage(Struct):
+    """Events in order.  `next` is the `after` of the page behind it, null when this one reaches the end of the log."""
+
+    events: list[EventLine]
+    next: int | None
+    inherited_until: int
+
+
+class States(Struct):
+    """Cards as they were right after each event asked for, ascending; `card.seq` says which.  Nothing can be done to the past:
+    every action but `log` gives that as its reason."""
+
+    cards: list[Card]
+
+
+class Status(Struct):
+    """Who answers, over which store.  `differences` are sentences about what does not fit the asker (`?version=` and `?store=`)."""
+
+    api: int
+    version: str
+    python: str
+    jupyter_server: str
+    store_id: str
+    store: str
+    format: int
+    sessions: int
+    filling: bool
+    watching: str
+    differences: list[str]
+
+
+class ControlBody(Struct, forbid_unknown_fields=True):
+    """`expects` are the states that the person saw (`lost` is one of them).  `task_id` is needed for all but rename."""
+
+    action: Literal["pause", "resume", "cancel", "answer", "checkpoint", "rename"]
+    task_id: str | None = None
+    expects: list[str] = []
+    args: Raw = Raw(b"{}")
+
+
+class NoArgs(Struct, forbid_unknown_fields=True):
+    """For pause (a second one aborts what is being waited for) and resume."""
+
+
+class CancelArgs(Struct, forbid_unknown_fields=True):
+    """For cancel."""
+
+    reason: str = ""
+
+
+class AnswerArgs(Struct, forbid_unknown_fields=True):
+    """For answer.  `digest` is that of the `Ask` the person read: what is asked now must be what was shown."""
+
+    approval_id: str
+    answer: Literal["approved", "denied"]
+    digest: str
+    choice: str | None = None
+    reason: str = ""
+
+
+class CheckpointArgs(Struct, forbid_unknown_fields=True):
+    """For checkpoint."""
+
+    label: str = ""
+
+
+class RenameArgs(Struct, forbid_unknown_fields=True):
+    """For rename."""
+
+    title: str
+
+
+ARGS: Final[dict[str, type[NoArgs | CancelArgs | AnswerArgs | CheckpointArgs | RenameArgs]]] = {
+    "pause": NoArgs, "resume": NoArgs, "cancel": CancelArgs, "answer": AnswerArgs, "checkpoint": CheckpointArgs,
+    "rename": RenameArgs,
+}
+
+
+class Outcome(Struct):
+    """`accepted` and logged (200), or `pending` (202): the holder has not answered within 5 seconds and will when it can.  A
+    refusal is a 409 `ControlRefused`."""
+
+    outcome: Literal["accepted", "pending"]
+    action: str
+    control_id: str | None = None
+
+
+class ForkBody(Struct, forbid_unknown_fields=True):
+    """`at` null means the newest event; `direction` is what to do differently."""
+
+    at: int | None = None
+    direction: str = ""
+    title: str = ""
+
+
+class Forked(Struct):
+    """The new session."""
+
+    session_id: str
+    parent: str
+    at: int
+
+
+class Wanted(Struct, forbid_unknown_fields=True):
+    """From the page: each message replaces what it names.  `subscribe` is the whole set of sessions to watch, `list` whether to
+    follow the list."""
+
+    subscribe: list[str] | UnsetType = UNSET
+    rows: bool | UnsetType = field(default=UNSET, name="list")
+
+
+class Hello(Struct, tag="hello", tag_field="type"):
+    """The first message."""
+
+    api: int
+    version: str
+
+
+class CardMessage(Struct, tag="card", tag_field="type"):
+    """The newest picture of a watched session; sent at once after subscribing, then at most ten times a second."""
+
+    shown: Shown
+
+
+class ListMessage(Struct, tag="list", tag_field="type"):
+    """Rows that are new or have changed, and ids that are gone.  The first one after `list: true` has only counts and revision."""
+
+    changed: list[Row]
+    removed: list[str]
+    counts: Counts
+    revision: int
+    filling: bool
+
+
+class ProblemMessage(Struct, tag="problem", tag_field="type"):
+    """A watched session cannot be read, or (`session_id` null) the page's message was not understood."""
+
+    session_id: str | None
+    problem: Problem
+
+
+Message = Hello | CardMessage | ListMessage | ProblemMessage
+SPOKEN: Final[tuple[type[Any], ...]] = (
+    Problem, Status, Row, Counts, Page, Shown, Detail, EventPage, States, ControlBody, NoArgs, CancelArgs, AnswerArgs,
+    CheckpointArgs, RenameArgs, Outcome, ForkBody, Forked, Wanted, Hello, CardMessage, ListMessage, ProblemMessage,
+)
+"""The roots of the contract; what they hold is found from them."""

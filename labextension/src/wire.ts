@@ -1,0 +1,327 @@
+// The contract with the server part: docs/server-api.md, made from its Python shapes. A test compares the two.
+
+/** The body of every answer that is not 2xx.
+ *
+ *  `error` is the type (`NotFound`, `ControlRefused`, ...), `message` what happened and where, `hint` what to do next, or empty. */
+export interface Problem {
+  error: string;
+  message: string;
+  hint: string;
+  status: number;
+}
+
+/** Who answers, over which store.  `differences` are sentences about what does not fit the asker (`?version=` and `?store=`). */
+export interface Status {
+  api: number;
+  version: string;
+  python: string;
+  jupyter_server: string;
+  store_id: string;
+  store: string;
+  format: number;
+  sessions: number;
+  filling: boolean;
+  watching: string;
+  differences: string[];
+}
+
+/** A session in a list.
+ *
+ *  `state` is the effective one: a state of the lifecycle, `lost`, `empty` (no task yet) or `damaged` (then `problem` says why, and
+ *  what could not be read is empty).  `silent_since` is when a holder that should be alive was last heard of, once that is longer
+ *  ago than two heartbeats. */
+export interface Row {
+  session_id: string;
+  state: string;
+  title: string;
+  task_id: string | null;
+  target: string;
+  notebook: string | null;
+  reason: string;
+  detail: string;
+  done: number;
+  total: number | null;
+  failed: number;
+  needs_you: number;
+  tasks: number;
+  cost_usd: number;
+  input_tokens: number;
+  output_tokens: number;
+  created_at: string;
+  updated_at: string;
+  parent: string | null;
+  model: string;
+  silent_since: number | null;
+  problem: string;
+}
+
+/** How many sessions there are, in each effective state, and how many wait for a person.  Filters do not change it. */
+export interface Counts {
+  total: number;
+  needs_you: number;
+  states: Record<string, number>;
+}
+
+/** A page of the list.
+ *
+ *  `next` is the cursor of the page after it, null on the last one; `matched` counts the rows of all pages.  `filling` says that
+ *  the server still reads older sessions: `matched` and `counts` will grow.  `left_out` sessions are older than the server keeps. */
+export interface Page {
+  rows: Row[];
+  next: string | null;
+  matched: number;
+  counts: Counts;
+  revision: number;
+  filling: boolean;
+  left_out: number;
+}
+
+/** A session's current task as it is shown.  `partial` is the end of an answer that is still being streamed. */
+export interface Shown {
+  session_id: string;
+  card: Card;
+  partial: string;
+  silent_since: number | null;
+  holder: string | null;
+}
+
+/** What is shown of a task.  Times in seconds, sizes in bytes, None where it is not known.
+ *
+ *  `actions` maps pause, resume, cancel, log to the reason why it is not allowed now, empty when it is. */
+export interface Card {
+  session_id: string;
+  task_id: string;
+  title: string;
+  target: string;
+  state: string;
+  headline: string;
+  reason: string;
+  detail: string;
+  elapsed_s: number;
+  done: number;
+  total: number | null;
+  failed: number;
+  retried: number;
+  stage: string;
+  stage_name: string;
+  now: string[];
+  text: string;
+  remaining_s: number | null;
+  remaining_basis: string;
+  checkpoint_age_s: number | null;
+  checkpoint_label: string;
+  checkpoint_seq: number | null;
+  checkpoint_next_s: number | null;
+  durability: string;
+  risk: string;
+  cpu_percent: number | null;
+  memory: number | null;
+  memory_total: number | null;
+  disk_used_percent: number | null;
+  tokens: number;
+  cost_usd: number;
+  asks: Ask[];
+  alarms: string[];
+  actions: Record<string, string>;
+  seq: number;
+  goal: string | null;
+  attempt: number;
+  recoveries: number;
+}
+
+/** Something that waits for a person.  `details` is JSON text; `digest` is what an answer confirms. */
+export interface Ask {
+  approval_id: string;
+  question: string;
+  details: string;
+  digest: string;
+  kind: string;
+  choices: string[];
+  if_ignored: string;
+  since_s: number;
+}
+
+/** All about a session.  Events up to `inherited_until` (0 when it is no fork) belong to its ancestors. */
+export interface Detail {
+  shown: Shown;
+  header: Header;
+  tasks: TaskLine[];
+  checkpoints: Info[];
+  children: string[];
+  inherited_until: number;
+  model: string;
+}
+
+/** `session.json`, written once. */
+export interface Header {
+  format: number;
+  session_id: string;
+  created: string;
+  notebook?: string | null;
+  parent?: Parent | null;
+}
+
+/** Where a fork begins: the parent's event `seq`, whose sha256 is `hash`. */
+export interface Parent {
+  session: string;
+  seq: number;
+  hash: string;
+}
+
+/** A task of a session, oldest first. */
+export interface TaskLine {
+  task_id: string;
+  status: string;
+  target: string;
+  title: string;
+  queued_at: string;
+  ended_at: string | null;
+}
+
+/** One line of a listing: `size` in bytes, `complete` after verification. */
+export interface Info {
+  seq: number;
+  label: string;
+  trigger: string;
+  at: string;
+  size: number;
+  base: number | null;
+  complete: boolean;
+  problem: string;
+}
+
+/** Events in order.  `next` is the `after` of the page behind it, null when this one reaches the end of the log. */
+export interface EventPage {
+  events: EventLine[];
+  next: number | null;
+  inherited_until: number;
+}
+
+/** An event; fields that have their default are left out.
+ *
+ *  A payload of more than `max_payload` bytes is left out too and `payload_bytes` says how long it is.  `blobs` gives the size of
+ *  each blob that the payload names (under a key that ends in `_blob`), null when its file is missing. */
+export interface EventLine {
+  seq: number;
+  event_type: string;
+  timestamp: string;
+  recorded_at?: string | null;
+  task_id?: string | null;
+  activity_id?: string | null;
+  attempt?: number | null;
+  actor?: string;
+  payload?: unknown;
+  parent_event?: number | null;
+  schema_version?: number;
+  ignorable?: boolean;
+  agent_version?: string | null;
+  execution_time_ms?: number | null;
+  cpu_s?: number | null;
+  rss_bytes?: number | null;
+  input_tokens?: number | null;
+  output_tokens?: number | null;
+  cost_usd?: number | null;
+  payload_bytes?: number | null;
+  blobs?: Record<string, number | null>;
+}
+
+/** Cards as they were right after each event asked for, ascending; `card.seq` says which.  Nothing can be done to the past:
+ *  every action but `log` gives that as its reason. */
+export interface States {
+  cards: Card[];
+}
+
+/** `expects` are the states that the person saw (`lost` is one of them).  `task_id` is needed for all but rename. */
+export interface ControlBody {
+  action: "pause" | "resume" | "cancel" | "answer" | "checkpoint" | "rename";
+  task_id?: string | null;
+  expects?: string[];
+  args?: unknown;
+}
+
+/** For pause (a second one aborts what is being waited for) and resume. */
+export interface NoArgs {
+}
+
+/** For cancel. */
+export interface CancelArgs {
+  reason?: string;
+}
+
+/** For answer.  `digest` is that of the `Ask` the person read: what is asked now must be what was shown. */
+export interface AnswerArgs {
+  approval_id: string;
+  answer: "approved" | "denied";
+  digest: string;
+  choice?: string | null;
+  reason?: string;
+}
+
+/** For checkpoint. */
+export interface CheckpointArgs {
+  label?: string;
+}
+
+/** For rename. */
+export interface RenameArgs {
+  title: string;
+}
+
+/** `accepted` and logged (200), or `pending` (202): the holder has not answered within 5 seconds and will when it can.  A
+ *  refusal is a 409 `ControlRefused`. */
+export interface Outcome {
+  outcome: "accepted" | "pending";
+  action: string;
+  control_id: string | null;
+}
+
+/** `at` null means the newest event; `direction` is what to do differently. */
+export interface ForkBody {
+  at?: number | null;
+  direction?: string;
+  title?: string;
+}
+
+/** The new session. */
+export interface Forked {
+  session_id: string;
+  parent: string;
+  at: number;
+}
+
+/** From the page: each message replaces what it names.  `subscribe` is the whole set of sessions to watch, `list` whether to
+ *  follow the list. */
+export interface Wanted {
+  subscribe?: string[];
+  list?: boolean;
+}
+
+/** The first message. */
+export interface Hello {
+  type: "hello";
+  api: number;
+  version: string;
+}
+
+/** The newest picture of a watched session; sent at once after subscribing, then at most ten times a second. */
+export interface CardMessage {
+  type: "card";
+  shown: Shown;
+}
+
+/** Rows that are new or have changed, and ids that are gone.  The first one after `list: true` has only counts and revision. */
+export interface ListMessage {
+  type: "list";
+  changed: Row[];
+  removed: string[];
+  counts: Counts;
+  revision: number;
+  filling: boolean;
+}
+
+/** A watched session cannot be read, or (`session_id` null) the page's message was not understood. */
+export interface ProblemMessage {
+  type: "problem";
+  session_id: string | null;
+  problem: Problem;
+}

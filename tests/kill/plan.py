@@ -1,0 +1,111 @@
+"""Which deaths there are, how many of each, and who dies which one next.
+
+A quota for every seam of `files.SEAMS`, for a death in the middle of a write, for one while an approval is open, and for any other
+moment.  Trials draw from one pool, at random but seeded, what fits the state they are in; a death that a child did not live to
+see goes back into the pool.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from typing import Final
+
+from msgspec import Struct
+
+from ipyagent_sessions.log.files import SEAMS
+from tests.kill.child import TORN
+
+WAITING: Final = "while an approval is open"
+ANY_TIME: Final = "at a random time"
+HEADER: Final = tuple(s for s in SEAMS if "header" in s)
+TAIL: Final = tuple(s for s in SEAMS if "tail" in s)
+ASKING: Final = tuple(s for s in SEAMS if "control rename" in s)
+ANSWERING: Final = tuple(s for s in SEAMS if "control logged" in s)
+BODY: Final = tuple(s for s in SEAMS if s not in (*HEADER, *TAIL, *ASKING, *ANSWERING))
+ROWS: Final = (*SEAMS, TORN, WAITING, ANY_TIME)
+
+_PASSINGS: Final = {"journal": 14, "blob": 3, "seal": 4, "checkpoint": 4, "epoch": 3}
+"""A death at a seam comes at its first to n-th passing in that process."""
+
+
+class Death(Struct, frozen=True):
+    """One planned kill.  `row` is its line of the table; `at` counts the passings of a seam; `delay` is in seconds."""
+
+    row: str
+    at: int = 1
+    delay: float = 0.0
+    kernel: bool = False
+
+    @property
+    def seam(self) -> str:
+        """What the child is told; empty when it is killed from outside."""
+        return "" if self.row in (WAITING, ANY_TIME) else self.row
+
+
+class Situation(Struct, frozen=True):
+    """What is true of a trial when its next child is about to start."""
+
+    fresh: bool
+    torn: bool
+    question: bool
+    long_s: float
+
+
+class Pool:
+    """The deaths that are still to come.  Safe to use from several threads."""
+
+    def __init__(self, kills: int, kernels: int) -> None:
+        each = max(3, round(kills * 0.55 / len(SEAMS)))
+        self.left: Counter[str] = Counter(dict.fromkeys(SEAMS, each))
+        self.left[TORN] = 2 * each + 1
+        self.left[WAITING] = max(6, kills // 15)
+        self.left[ANY_TIME] = max(kills // 6, kills - self.left.total())
+        self.kernels = kernels
+        self.unreached = 0
+        self._lock = threading.Lock()
+
+    @property
+    def empty(self) -> bool:
+        return self.left.total() <= 0
+
+    def draw(self, rng: random.Random, now: Situation, *, kernel: bool = False) -> Death | None:
+        """A death for a child that runs the task, None when none that is left fits."""
+        fits = [*BODY, TORN, WAITING, ANY_TIME, *(ANSWERING if now.question else ())]
+        if now.torn:
+            fits = list(TAIL)
+        elif now.fresh and rng.random() < 0.7:
+            fits = list(HEADER)
+        with self._lock:
+            rows = [row for row in fits if self.left[row] > 0] or [row for row in (*BODY, ANY_TIME) if self.left[row] > 0]
+            if not rows:
+                return None
+            row = rng.choices(rows, [self.left[row] for row in rows])[0]
+            self.left[row] -= 1
+            in_kernel = kernel and self.kernels > 0 and row not in HEADER
+            self.kernels -= in_kernel
+        return Death(row, self._at(rng, row), round(rng.uniform(0.01, 1.1 * now.long_s), 3), in_kernel)
+
+    def draw_door(self, rng: random.Random, *, held: bool) -> Death | None:
+        """A death for a process that asks something of the task; when nobody holds the lease it logs its request itself."""
+        fits = ASKING if held else (*ASKING, *ANSWERING)
+        with self._lock:
+            rows = [row for row in fits if self.left[row] > 0]
+            if not rows:
+                return None
+            row = rng.choice(rows)
+            self.left[row] -= 1
+        return Death(row)
+
+    def _at(self, rng: random.Random, row: str) -> int:
+        if row in HEADER:
+            return rng.randint(1, 3)
+        return rng.randint(1, next((n for word, n in _PASSINGS.items() if word in row), 1))
+
+    def give_back(self, death: Death) -> None:
+        """It did not come to pass."""
+        with self._lock:
+            self.left[death.row] += 1
+            self.kernels += death.kernel
+            self.unreached += 1
