@@ -1,16 +1,17 @@
 """The Jupyter Server part of ipyagent: routes, one live socket a page, and the sweeper that notices lost tasks.
 
-It needs no kernel: everything is read from the files of the store, and what a person asks goes through the inbox of the session
-as at every other door.  `docs/server-api.md` is its contract with the front end.
+It needs no kernel: everything is read from the files of the store, and what a person asks goes through the inbox of the
+session as at every other door.  `docs/server-api.md` is its contract with the front end.
 
 Rooms, each importing only those above it:
 
     errors     one table from typed errors to HTTP statuses
-    shapes     what goes over the wire
+    shapes     what goes over the wire; `typescript` writes it down
     reading    files of one session -> one row of the list
     index      the rows in memory: filter, sort, pages
     follow     the state of a watched session, kept up to date from the tail of its log
     pace       many changes, few pushes
+    audience   the pages that listen, and what they are told
     watcher    which sessions have changed
     sweeper    what nobody else does: lost holders, expired approvals, forgotten requests
     service    all of these for one store
@@ -28,14 +29,14 @@ from ipyagent_sessions._version import __version__
 _BUNDLE = Path(__file__).parent / "labextension"
 
 
-def _jupyter_server_extension_points() -> list[dict[str, Any]]:
+def _jupyter_server_extension_points() -> list[dict[str, Any]]:  # pyright: ignore[reportUnusedFunction]  # Jupyter calls it
     """What Jupyter Server loads (imported only then)."""
     from ipyagent_lab.app import IpyagentLab
 
     return [{"module": "ipyagent_lab", "app": IpyagentLab}]
 
 
-def _jupyter_labextension_paths() -> list[dict[str, str]]:
+def _jupyter_labextension_paths() -> list[dict[str, str]]:  # pyright: ignore[reportUnusedFunction]  # Jupyter calls it
     """Where the prebuilt front end is; nothing in a checkout where it was not built."""
     if not (_BUNDLE / "package.json").is_file():
         return []

@@ -1,7 +1,7 @@
 """Errors at the edge: one table from what the engine raises to an HTTP status, and the body that a page gets.
 
-What the engine raises on purpose carries a message for a person, which is passed on with the store's path shortened.  Of anything
-else a page learns only that it happened; the log of the server has the rest.
+What the engine raises on purpose carries a message for a person, which is passed on with the store's path shortened.  Of
+anything else a page learns only that it happened; the log of the server has the rest.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
-from ipyagent_sessions import errors as e
 from msgspec import Struct
+
+from ipyagent_sessions import errors as e
 
 STATUSES: Final[dict[type[e.IpyagentError], HTTPStatus]] = {
     e.UsageError: HTTPStatus.BAD_REQUEST,
@@ -46,7 +47,8 @@ STATUSES[TooLarge] = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
 class Problem(Struct):
     """The body of every answer that is not 2xx.
 
-    `error` is the type (`NotFound`, `ControlRefused`, ...), `message` what happened and where, `hint` what to do next, or empty.
+    `error` is the type (`NotFound`, `ControlRefused`, ...), `message` what happened and where, `hint` what to do next, or
+    empty.
     """
 
     error: str

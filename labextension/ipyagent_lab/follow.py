@@ -1,7 +1,7 @@
 """The state of a watched session, kept up to date from the tail of its log.
 
-The first look folds the session (from its newest checkpoint); later ones read what was appended to the newest journal since.  A new
-epoch, a journal that became shorter, or damage make it begin anew, since what was read may then not count.
+The first look folds the session (from its newest checkpoint); later ones read what was appended to the newest journal since.
+A new epoch, a journal that became shorter, or damage make it begin anew, since what was read may then not count.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import threading
 from collections import OrderedDict
 from typing import Final
 
+from ipyagent_lab.reading import silent_since
+from ipyagent_lab.shapes import Shown, TaskLine
 from ipyagent_sessions import state as states
 from ipyagent_sessions.events import seconds_of
 from ipyagent_sessions.lifecycle import TaskState, effective
@@ -19,9 +21,6 @@ from ipyagent_sessions.log.layout import JournalFile
 from ipyagent_sessions.session import Session, summarise
 from ipyagent_sessions.state import State
 from ipyagent_sessions.views.card import Card, card
-
-from ipyagent_lab.reading import silent_since
-from ipyagent_lab.shapes import Shown, TaskLine
 
 KEPT: Final = 64
 _PARTIAL: Final = 64 * 1024
@@ -107,7 +106,8 @@ def shown(session: Session, state: State) -> Shown:
     running = now_is == TaskState.RUNNING
     partial = live.partial[-_PARTIAL:] if live is not None and running and live.task_id == state.system_state.task_id else ""
     return Shown(session.id, card(session.id, state, live, now_is, session.place.clock.now()), partial,
-                 silent_since(session.layout) if running else None, holder.describe() if holder is not None and running else None)
+                 silent_since(session.layout) if running else None, holder.describe() if holder is not None and running else
+                 None)
 
 
 def past(session_id: str, state: State) -> Card:

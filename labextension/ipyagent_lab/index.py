@@ -1,7 +1,7 @@
 """The rows of all sessions in memory: filtered, sorted and cut into pages without touching a file.
 
-It belongs to the event loop: only there it is read and changed, so it needs no lock.  Its memory is bounded by the number of entries
-(the sessions that changed last are kept) and by the length of their texts (`reading`).
+It belongs to the event loop: only there it is read and changed, so it needs no lock.  Its memory is bounded by the number of
+entries (the sessions that changed last are kept) and by the length of their texts (`reading`).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
-from ipyagent_sessions.errors import UsageError
-from ipyagent_sessions.lifecycle import TaskState
 from msgspec import Struct
 
 from ipyagent_lab.reading import Entry
 from ipyagent_lab.shapes import SORTS, Counts, Page, Row
+from ipyagent_sessions.errors import UsageError
+from ipyagent_sessions.lifecycle import TaskState
 
 LIMIT: Final = 50_000
 NEEDS_YOU: Final = "needs_you"
@@ -66,7 +66,8 @@ class Index:
     # Changes
 
     def put(self, entry: Entry) -> bool:
-        """Take an entry; whether its row is new or differs.  When the index is full the entry that changed longest ago goes."""
+        """Take an entry; whether its row is new or differs.  When the index is full the entry that changed longest ago
+        goes."""
         session_id = entry.row.session_id
         known = self._entries.get(session_id)
         if known is None and len(self._entries) >= self._limit:
@@ -80,6 +81,15 @@ class Index:
             self._children.setdefault(entry.row.parent, set()).add(session_id)
         if known is not None and known.row == entry.row:
             return False
+        self.revision += 1
+        return True
+
+    def amend(self, session_id: str, state: str, silent_since: float | None, problem: str) -> bool:
+        """Take over what somebody saw of a session that its files do not say; whether its row differs now."""
+        entry = self._entries.get(session_id)
+        if entry is None or (entry.row.state, entry.row.silent_since, entry.row.problem) == (state, silent_since, problem):
+            return False
+        entry.row.state, entry.row.silent_since, entry.row.problem = state, silent_since, problem
         self.revision += 1
         return True
 
@@ -130,12 +140,12 @@ class Index:
         start = 0
         if query.cursor:
             after = _place(query.cursor, query.sort)
-            start = next((n for n, row in enumerate(rows)
-                          if ((key(row), row.session_id) < after if descending else (key(row), row.session_id) > after)), len(rows))
+            places = enumerate((key(row), row.session_id) for row in rows)
+            start = next((n for n, place in places if (place < after if descending else place > after)), len(rows))
         shown = rows[start : start + query.limit]
         more = start + query.limit < len(rows)
-        return Page(shown, _cursor(query.sort, key(shown[-1]), shown[-1].session_id) if more else None, len(rows), self.counts(),
-                    self.revision, self.filling, self.left_out)
+        cursor = _cursor(query.sort, key(shown[-1]), shown[-1].session_id) if more else None
+        return Page(shown, cursor, len(rows), self.counts(), self.revision, self.filling, self.left_out)
 
     def _in_order(self, sort: str) -> list[Row]:
         known = self._sorted.get(sort)

@@ -1,7 +1,7 @@
 """The files of one session as one row of the list.
 
-Reads `summary.json`, and for a running task `holder.json` and `live.json`; the log only when there is no summary.  Everything here
-blocks and is called in a worker thread.  Nothing raises for a session that cannot be read: its row says so.
+Reads `summary.json`, and for a running task `holder.json` and `live.json`; the log only when there is no summary.  Everything
+here blocks and is called in a worker thread.  Nothing raises for a session that cannot be read: its row says so.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import re
 from pathlib import Path
 from typing import Final
 
-from ipyagent_sessions.errors import IpyagentError, NotFound
+from msgspec import Struct
+
+from ipyagent_lab import errors
+from ipyagent_lab.shapes import Row
+from ipyagent_sessions.errors import NotFound
 from ipyagent_sessions.lifecycle import TaskState
 from ipyagent_sessions.log import lease, live
 from ipyagent_sessions.log.layout import Layout
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
-from msgspec import Struct
-
-from ipyagent_lab import errors
-from ipyagent_lab.shapes import Row
 
 DAMAGED: Final = "damaged"
 _ID: Final = re.compile(r"[a-z0-9]{4,32}")
@@ -83,19 +83,25 @@ def read_entry(store: Store, session_id: str) -> Entry | None:
         return None
     try:
         return _entry(session, session.summary(), stamp)
-    except (IpyagentError, OSError) as error:
+    except Exception as error:  # noqa: BLE001  # damage takes forms that nobody foresaw, and one session never breaks the list
         if stamp_of(session.layout.root) is None:
             return None
-        return Entry(Row(session_id, DAMAGED, problem=errors.problem_of(error, store.root).message), "", 0, stamp)
+        return Entry(Row(session_id, DAMAGED, problem=_problem(error, store)), "", 0, stamp)
+
+
+def _problem(error: Exception, store: Store) -> str:
+    if errors.is_known(error):
+        return errors.problem_of(error, store.root).message
+    return f"it cannot be read ({type(error).__name__})"
 
 
 def _entry(session: Session, summary: live.Summary, stamp: int) -> Entry:
     # what the folder is called decides, whatever a file in it says
     row = Row(
         session.id, summary.state or "empty", _cut(summary.title), summary.task_id, _cut(summary.target), summary.notebook,
-        _cut(summary.reason), _cut(summary.detail), summary.done, summary.total, summary.failed, summary.needs_you, summary.tasks,
-        summary.cost_usd, summary.input_tokens, summary.output_tokens, summary.created_at, summary.updated_at, summary.parent,
-        _cut(summary.model))
+        _cut(summary.reason), _cut(summary.detail), summary.done, summary.total, summary.failed, summary.needs_you,
+        summary.tasks, summary.cost_usd, summary.input_tokens, summary.output_tokens, summary.created_at, summary.updated_at,
+        summary.parent, _cut(summary.model))
     if summary.state == TaskState.RUNNING:
         row.state = session.effective_state(summary)
         row.silent_since = silent_since(session.layout) if row.state == TaskState.RUNNING else None

@@ -1,7 +1,7 @@
 """One store as a server sees it: the index, the watcher, the sweeper and the pages that listen, put together.
 
-Everything on the event loop is quick; files are read in a few threads, and requests that wait for a holder have threads of their
-own, so that five silent holders do not stop the list.
+Everything on the event loop is quick; files are read in a few threads, and requests that wait for a holder have threads of
+their own, so that five silent holders do not stop the list.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
+from ipyagent_lab.audience import Audience, Page
+from ipyagent_lab.errors import problem_of
+from ipyagent_lab.follow import Followed, Shelf
+from ipyagent_lab.index import LIMIT, Index
+from ipyagent_lab.reading import Entry, read_entry, session_of, stamps
+from ipyagent_lab.shapes import Shown
+from ipyagent_lab.sweeper import Seen, Sweeper
+from ipyagent_lab.watcher import Watcher
 from ipyagent_sessions import config
 from ipyagent_sessions.clock import Clock, SystemClock
 from ipyagent_sessions.errors import LeaseHeld
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
-
-from ipyagent_lab.audience import Audience
-from ipyagent_lab.follow import Followed, Shelf
-from ipyagent_lab.index import LIMIT, Index
-from ipyagent_lab.reading import Entry, read_entry, session_of, stamps
-from ipyagent_lab.sweeper import Seen, Sweeper
-from ipyagent_lab.watcher import Watcher
 
 T = TypeVar("T")
 _FIRST: Final = 200
@@ -47,7 +48,7 @@ class Service:
         self.clock = clock or SystemClock()
         self.index = Index()
         self.shelf = Shelf()
-        self.audience = Audience(self)
+        self.audience = Audience(self.index, self._picture, lambda error: problem_of(error, self.root), self.clock, log)
         self.watcher: Watcher | None = None
         self.sweeper: Sweeper | None = None
         self._notify = notify
@@ -88,7 +89,8 @@ class Service:
         return self._store
 
     def _begin(self, store: Store) -> None:
-        self.watcher = Watcher(store.sessions_folder, self.touch, self._hot, self.read, self.clock, self.log, notify=self._notify)
+        self.watcher = Watcher(store.sessions_folder, self.touch, self._hot, self.read, self.clock, self.log,
+                               notify=self._notify)
         self.sweeper = Sweeper(store, self.index, self.read, self._swept, self.clock, self.log)
         self._tasks = [asyncio.create_task(self._fill(store, self.watcher)), asyncio.create_task(self.sweeper.run())]
 
@@ -117,6 +119,10 @@ class Service:
         """The same, with its state kept at hand."""
         return self.shelf.of(await self.session(session_id))
 
+    async def _picture(self, session_id: str) -> Shown:
+        followed = await self.followed(session_id)
+        return await self.read(followed.shown)
+
     async def first_page(self) -> None:
         """Return once the newest sessions are in the index."""
         await self.store()
@@ -134,7 +140,7 @@ class Service:
             start = 0
             while start < min(len(order), LIMIT):
                 batch = order[start : start + (_FIRST if start == 0 else _BATCH)]
-                self._take(batch, await self.read(lambda ids=batch: [read_entry(store, i) for i in ids]))  # type: ignore[misc]  # mypy cannot infer the default
+                self._take(batch, await self._entries(store, batch), quiet=True)
                 start += len(batch)
                 self._first.set()
         except OSError as error:
@@ -144,6 +150,9 @@ class Service:
             self.index.filling = False
             self.audience.list_changed(set())
         await watcher.run()
+
+    async def _entries(self, store: Store, ids: list[str]) -> list[Entry | None]:
+        return await self.read(lambda: [read_entry(store, i) for i in ids])
 
     def touch(self, ids: set[str]) -> None:
         """These sessions may have changed, come or gone: read them again and tell whom it concerns."""
@@ -156,16 +165,17 @@ class Service:
         while store is not None and self._touched:
             ids = sorted(self._touched)[:_BATCH]
             self._touched.difference_update(ids)
-            self._take(ids, await self.read(lambda ids=ids: [read_entry(store, i) for i in ids]))  # type: ignore[misc]  # mypy cannot infer the default
+            self._take(ids, await self._entries(store, ids))
             self.audience.session_changed(ids)
 
     async def settled(self, session_id: str) -> None:
         """Read one session now, so that the next list shows what was just done to it."""
         store = await self.store()
-        self._take([session_id], [await self.read(lambda: read_entry(store, session_id))])
+        self._take([session_id], await self._entries(store, [session_id]))
         self.audience.session_changed([session_id])
 
-    def _take(self, ids: list[str], entries: list[Entry | None]) -> None:
+    def _take(self, ids: list[str], entries: list[Entry | None], *, quiet: bool = False) -> None:
+        """Take entries into the index.  `quiet` tells the pages only how many there are."""
         changed = set[str]()
         for session_id, entry in zip(ids, entries, strict=True):
             if entry is None:
@@ -176,9 +186,21 @@ class Service:
             if self.index.drop(session_id) if entry is None else self.index.put(entry):
                 changed.add(session_id)
         if changed:
-            self.audience.list_changed(changed)
+            self.audience.list_changed(set() if quiet else changed)
             if self.watcher is not None:
                 self.watcher.reheat()
+
+    def subscribe(self, page: Page, ids: set[str]) -> None:
+        """`page` watches these sessions and no others."""
+        self.audience.subscribe(page, ids)
+        if self.watcher is not None:
+            self.watcher.reheat()
+
+    def leave(self, page: Page) -> None:
+        """The page is gone."""
+        self.audience.leave(page)
+        if self.watcher is not None:
+            self.watcher.reheat()
 
     def _hot(self) -> list[str]:
         """The sessions to watch closely: what pages show, then what runs."""
@@ -192,9 +214,6 @@ class Service:
                 self.touch({seen.session_id})
                 continue
             row = entry.row
-            now = (seen.state or row.state, seen.silent_since, seen.problem or row.problem)
-            if now != (row.state, row.silent_since, row.problem):
-                row.state, row.silent_since, row.problem = now
-                self.index.revision += 1
+            if self.index.amend(seen.session_id, seen.state or row.state, seen.silent_since, seen.problem or row.problem):
                 self.audience.list_changed({seen.session_id})
                 self.audience.session_changed([seen.session_id])

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+
+from ipyagent_lab.errors import Problem
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.log.checkpoints import Info
 from ipyagent_sessions.place import Header
 from ipyagent_sessions.views.card import Card
-from msgspec import UNSET, Raw, Struct, UnsetType, field
-
-from ipyagent_lab.errors import Problem
 
 API: Final = 1
 """The version of this contract; it changes when a page written for the old one would misread the new one."""
@@ -26,9 +26,9 @@ SUBSCRIPTIONS: Final = 64
 class Row(Struct):
     """A session in a list.
 
-    `state` is the effective one: a state of the lifecycle, `lost`, `empty` (no task yet) or `damaged` (then `problem` says why, and
-    what could not be read is empty).  `silent_since` is when a holder that should be alive was last heard of, once that is longer
-    ago than two heartbeats.
+    `state` is the effective one: a state of the lifecycle, `lost`, `empty` (no task yet) or `damaged` (then `problem` says
+    why, and what could not be read is empty).  `silent_since` is when a holder that should be alive was last heard of, once
+    that is longer ago than two heartbeats.
     """
 
     session_id: str
@@ -66,8 +66,9 @@ class Counts(Struct):
 class Page(Struct):
     """A page of the list.
 
-    `next` is the cursor of the page after it, null on the last one; `matched` counts the rows of all pages.  `filling` says that
-    the server still reads older sessions: `matched` and `counts` will grow.  `left_out` sessions are older than the server keeps.
+    `next` is the cursor of the page after it, null on the last one; `matched` counts the rows of all pages.  `filling` says
+    that the server still reads older sessions: `matched` and `counts` will grow.  `left_out` sessions are older than the
+    server keeps.
     """
 
     rows: list[Row]
@@ -115,12 +116,12 @@ class Detail(Struct):
 class EventLine(Event, omit_defaults=True, frozen=True):
     """An event; fields that have their default are left out.
 
-    A payload of more than `max_payload` bytes is left out too and `payload_bytes` says how long it is.  `blobs` gives the size of
-    each blob that the payload names (under a key that ends in `_blob`), null when its file is missing.
+    A payload of more than `max_payload` bytes is left out too and `payload_bytes` says how long it is.  `blobs` gives the size
+    of each blob that the payload names (under a key that ends in `_blob`), null when its file is missing.
     """
 
     payload_bytes: int | None = None
-    blobs: dict[str, int | None] = {}
+    blobs: dict[str, int | None] = {}  # noqa: RUF012  # ruff does not see that Event is a Struct, which copies it
 
 
 class EventPage(Struct):
@@ -139,7 +140,8 @@ class States(Struct):
 
 
 class Status(Struct):
-    """Who answers, over which store.  `differences` are sentences about what does not fit the asker (`?version=` and `?store=`)."""
+    """Who answers, over which store.  `differences` are sentences about what does not fit the asker (`?version=` and
+    `?store=`)."""
 
     api: int
     version: str
@@ -227,8 +229,8 @@ class Forked(Struct):
 
 
 class Wanted(Struct, forbid_unknown_fields=True):
-    """From the page: each message replaces what it names.  `subscribe` is the whole set of sessions to watch, `list` whether to
-    follow the list."""
+    """From the page: each message replaces what it names.  `subscribe` is the whole set of sessions to watch, `list` whether
+    to follow the list."""
 
     subscribe: list[str] | UnsetType = UNSET
     rows: bool | UnsetType = field(default=UNSET, name="list")
@@ -248,7 +250,8 @@ class CardMessage(Struct, tag="card", tag_field="type"):
 
 
 class ListMessage(Struct, tag="list", tag_field="type"):
-    """Rows that are new or have changed, and ids that are gone.  The first one after `list: true` has only counts and revision."""
+    """Rows that are new or have changed, and ids that are gone.  The first one after `list: true` has only counts and
+    revision."""
 
     changed: list[Row]
     removed: list[str]

@@ -1,9 +1,9 @@
 """What nobody else does when no kernel is there: the watchdog of the store.
 
-Every second it looks at the sessions whose log says that a task runs (has its holder gone?), and at the unfinished ones that nobody
-runs (has an approval expired, does a request wait in the inbox?).  Whatever there is to record, `control.attend` records: the
-sweeper only notices.  Nothing a session does ends the loop; one that cannot be attended is left alone until it changes, or for a
-while.
+Every second it looks at the sessions whose log says that a task runs (has its holder gone?), and at the unfinished ones that
+nobody runs (has an approval expired, does a request wait in the inbox?).  Whatever there is to record, `control.attend`
+records: the sweeper only notices.  Nothing a session does ends the loop; one that cannot be attended is left alone until it
+changes, or for a while.
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from msgspec import Struct
+
+from ipyagent_lab.index import Index
+from ipyagent_lab.reading import DAMAGED, silent_since
 from ipyagent_sessions.clock import Clock
 from ipyagent_sessions.errors import IpyagentError, LeaseHeld, NotFound
 from ipyagent_sessions.events import seconds_of
@@ -20,10 +24,6 @@ from ipyagent_sessions.lifecycle import LOST, TaskState
 from ipyagent_sessions.run import control
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
-from msgspec import Struct
-
-from ipyagent_lab.index import Index
-from ipyagent_lab.reading import DAMAGED, silent_since
 
 TICK_S: Final = 1.0
 BUDGET: Final = 200

@@ -1,12 +1,12 @@
 """Which sessions have changed, cheaply with many of them.
 
-Two layers.  All sessions: one look at the time of each folder (every atomic replacement in it changes that), as often as it costs
-at most a fiftieth of a core, at least every two seconds.  The *hot* ones (watched by a page, or running) and the folder of all
-sessions: the operating system tells, through `watchfiles`.  Watching all would use up the user's inotify watches, which other
-programs need too.
+Two layers.  All sessions: one look at the time of each folder (every atomic replacement in it changes that), as often as it
+costs at most a fiftieth of a core, at least every two seconds.  The *hot* ones (watched by a page, or running) and the folder
+of all sessions: the operating system tells, through `watchfiles`.  Watching all would use up the user's inotify watches, which
+other programs need too.
 
-Where watching does not work (it cannot be set up, or a look finds a change in a hot session that was not told), the hot ones are
-looked at five times a second instead.
+Where watching does not work (it cannot be set up, or a look finds a change in a hot session that was not told), the hot ones
+are looked at five times a second instead.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from ipyagent_sessions.clock import Clock
-
 from ipyagent_lab.reading import is_id, stamp_of, stamps
+from ipyagent_sessions.clock import Clock
 
 LOOK_S: Final = 2.0
 _SHARE: Final = 50
@@ -40,8 +39,8 @@ class Watcher:
     `look` runs a blocking function in a thread; `hot` gives the ids to watch closely, the most important ones first.
     """
 
-    def __init__(self, folder: Path, changed: Callable[[set[str]], None], hot: Callable[[], list[str]], look: Look, clock: Clock,
-                 log: logging.Logger, *, notify: bool = True) -> None:
+    def __init__(self, folder: Path, changed: Callable[[set[str]], None], hot: Callable[[], list[str]], look: Look,
+                 clock: Clock, log: logging.Logger, *, notify: bool = True) -> None:
         self.mode = "notify" if notify else "polling"
         self.known: dict[str, int] = {}
         self._folder = folder
@@ -89,7 +88,7 @@ class Watcher:
         """A change of a hot session that is still untold at the second look says that watching does not work here."""
         missed = self._suspect - self._told
         if missed and self.mode == "notify":
-            self._log.warning("ipyagent: changes of %s were not told by the system, so files are polled", ", ".join(sorted(missed)))
+            self._log.warning("ipyagent: changes of %s were not told by the system, so files are polled", ", ".join(missed))
             self._to_polling()
         undisturbed = self._watches == self._watches_then  # since the last look the same sessions were hot
         self._suspect = (changed & set(self._hot_now)) - self._told if undisturbed else set()
@@ -117,7 +116,7 @@ class Watcher:
 
     async def _notified(self, hot: tuple[str, ...]) -> None:
         """Watch until the hot sessions are others."""
-        from watchfiles import awatch
+        from watchfiles import awatch  # pyright: ignore[reportUnknownVariableType]  # it names types of trio, which is not here
 
         paths = [self._folder, *(self._folder / i for i in hot if (self._folder / i).is_dir())]
         ended = asyncio.Event()

@@ -102,19 +102,24 @@ def _globals(words: list[str]) -> tuple[str | None, bool, list[str]]:
             store = words.pop(0)
         else:
             raise UsageError(f"{word} is not known", hint="ipyagent help")
-    if words and words[0] not in ("run", "sql") and "--json" in words:
+    behind = words[-1:] if words[:1] in (["run"], ["sql"]) else words  # the others' words are for the workflow, or the query
+    if "--json" in behind:
         words.remove("--json")
         as_json = True
     return store, as_json, words
 
 
 def _door(root: str | None) -> Door:
-    """A terminal: no namespace, and nobody to answer when it is not one."""
+    """A terminal: no namespace, and nobody to answer when it is not one.
+
+    A process that a kernel started (`!ipyagent run ...` in a cell) inherits the notebook's path, so its tasks belong there too.
+    """
     actor = f"user:{_user()}@terminal"
+    notebook = os.environ.get("JPY_SESSION_NAME") or None
     return Door(
         Store(root),
         actor,
-        Origin(holder=this_process(by=f"terminal of {_user()}")),
+        Origin(notebook, holder=this_process(by=f"terminal of {_user()}")),
         None,
         not sys.stdin.isatty(),
         "ipyagent",

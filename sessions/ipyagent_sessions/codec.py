@@ -303,7 +303,9 @@ def _unpack(packed: Any, trust_pickle: bool) -> Any:
 
 
 def _scalar(text: str) -> Any:
-    return {"True": True, "False": False}.get(text, float(text) if any(c in text for c in ".enf") else text)
+    if text in ("True", "False"):
+        return text == "True"
+    return float(text) if any(c in text for c in ".enf") else text
 
 
 def _resolve(name: str, tag: str) -> type:

@@ -32,7 +32,7 @@ _LAYERS: Final = ("business_state", "execution_state", "system_state")
 
 def seconds(value: str | float, where: str) -> float:
     """A duration in seconds: a number, or text such as 500ms, 60s, 5m, 2h, 7d.  Raises ConfigError naming `where`."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"):
         return float(value)
     match = _DURATION.fullmatch(str(value).strip())
     if match is None:
@@ -159,7 +159,10 @@ def load(path: Path) -> CheckpointPolicy:
     import yaml
 
     try:
-        return checkpoint_policy(yaml.safe_load(path.read_text("utf-8-sig")) or {})
+        document = yaml.safe_load(path.read_text("utf-8-sig"))
+        return checkpoint_policy({} if document is None else document)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}", hint="it must be a text file in UTF-8") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{path.name}: not valid YAML: {error}") from error
     except ConfigError as error:

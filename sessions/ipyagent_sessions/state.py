@@ -267,6 +267,8 @@ def _session_forked(state: State, event: Event) -> None:
             state.tasks[event.task_id] = record
         _move(state, event, TaskState.SUSPENDED, "forked", f"forked from {body.parent_session} at {body.parent_seq}")
     state.execution_state.active_activities = {}
+    results = state.business_state.results
+    state.business_state.results = {key: done for key, done in results.items() if not done.compensated}
     if body.direction:
         sys.instruction = body.direction
 

@@ -28,15 +28,36 @@ class Script:
         self.clock.advance(after)
         return self.appender.emit(event_type, payload, task_id=self.task_id, **fields).seq
 
-    def step(self, name: str, number: int, *, kind: str = "step", ms: float = 10.0, cost: float | None = None,
-             effect: str = "none", stage: str = "1") -> int:
+    def step(
+        self,
+        name: str,
+        number: int,
+        *,
+        kind: str = "step",
+        ms: float = 10.0,
+        cost: float | None = None,
+        effect: str = "none",
+        stage: str = "1",
+    ) -> int:
         """One activity that completes at once."""
         made = f"{stage}/{name}:{number}"
-        start = self.emit("ActivityStarted", p.ActivityStarted(name, kind, str(number), stage, f"d{number}", effect,
-                                                               as_raw({"n": number})), activity_id=made, attempt=1)
-        return self.emit("ActivityCompleted", p.ActivityCompleted(name, kind, f"d{number}", as_raw({"ok": number})),
-                         activity_id=made, attempt=1, parent=start, execution_time_ms=ms, cost_usd=cost,
-                         input_tokens=None if cost is None else 100, output_tokens=None if cost is None else 10)
+        start = self.emit(
+            "ActivityStarted",
+            p.ActivityStarted(name, kind, str(number), stage, f"d{number}", effect, as_raw({"n": number})),
+            activity_id=made,
+            attempt=1,
+        )
+        return self.emit(
+            "ActivityCompleted",
+            p.ActivityCompleted(name, kind, f"d{number}", as_raw({"ok": number})),
+            activity_id=made,
+            attempt=1,
+            parent=start,
+            execution_time_ms=ms,
+            cost_usd=cost,
+            input_tokens=None if cost is None else 100,
+            output_tokens=None if cost is None else 10,
+        )
 
     def start(self, target: str = "jobs:migrate", **more: Any) -> None:
         self.emit("TaskQueued", p.TaskQueued(target, **more), actor="user:anna")
@@ -56,15 +77,32 @@ def rich(session: Session, appender: Appender, clock: FakeClock) -> Appender:
     script = Script(appender, clock, f"{session.id}.1")
     script.start(title="Migrate")
     script.step("scan", 1, ms=5)
-    script.emit("ActivityStarted", p.ActivityStarted("convert", key="a", stage="1", effect="idempotent"),
-                activity_id="1/convert:a", attempt=1)
+    script.emit(
+        "ActivityStarted",
+        p.ActivityStarted("convert", key="a", stage="1", effect="idempotent"),
+        activity_id="1/convert:a",
+        attempt=1,
+    )
     script.emit("ActivityRetried", p.ActivityRetried("convert", "OSError", "busy", 2.0), activity_id="1/convert:a", attempt=1)
-    script.emit("ActivityStarted", p.ActivityStarted("convert", key="a", stage="1", effect="idempotent"),
-                activity_id="1/convert:a", attempt=2)
-    script.emit("ActivityCompleted", p.ActivityCompleted("convert"), activity_id="1/convert:a", attempt=2, execution_time_ms=40.0)
-    script.emit("ActivityStarted", p.ActivityStarted("upload", stage="2", effect="irreversible"), activity_id="2/upload:1", attempt=1)
-    script.emit("ActivityFailed", p.ActivityFailed("upload", "ValueError", "no such bucket"), activity_id="2/upload:1", attempt=1,
-                execution_time_ms=7.0)
+    script.emit(
+        "ActivityStarted",
+        p.ActivityStarted("convert", key="a", stage="1", effect="idempotent"),
+        activity_id="1/convert:a",
+        attempt=2,
+    )
+    script.emit(
+        "ActivityCompleted", p.ActivityCompleted("convert"), activity_id="1/convert:a", attempt=2, execution_time_ms=40.0
+    )
+    script.emit(
+        "ActivityStarted", p.ActivityStarted("upload", stage="2", effect="irreversible"), activity_id="2/upload:1", attempt=1
+    )
+    script.emit(
+        "ActivityFailed",
+        p.ActivityFailed("upload", "ValueError", "no such bucket"),
+        activity_id="2/upload:1",
+        attempt=1,
+        execution_time_ms=7.0,
+    )
     script.step("ask", 1, kind="model", ms=900, cost=0.02, stage="2")
     script.step("search", 1, kind="tool", ms=120, stage="2")
     script.emit("MessageAdded", {"role": "user", "text": "hello"})

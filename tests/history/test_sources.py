@@ -139,20 +139,33 @@ PER_SESSION = "SELECT session_id, count(*) FROM events GROUP BY 1 ORDER BY 1"
 
 
 @pytest.mark.parametrize("harm", ["empty", "cut", "pages", "not parquet"])
-def test_a_damaged_segment_costs_only_its_own_events_and_is_named(store: Store, session: Session, two: Session, harm: str) -> None:
+def test_a_damaged_segment_costs_only_its_own_events_and_is_named(
+    store: Store, session: Session, two: Session, harm: str
+) -> None:
     path = session.layout.segments()[1].path
     body = path.read_bytes()
-    path.write_bytes({"empty": b"", "cut": body[: len(body) // 2], "pages": body[:4] + b"\xff" * 600 + body[604:],
-                      "not parquet": b"x" * 500}[harm])
-    found = query(store, "SELECT session_id, count(*), max(payload::VARCHAR), sum(seq), max(timestamp), max(activity_id) "
-                         "FROM events GROUP BY 1 ORDER BY 1")
+    path.write_bytes(
+        {
+            "empty": b"",
+            "cut": body[: len(body) // 2],
+            "pages": body[:4] + b"\xff" * 600 + body[604:],
+            "not parquet": b"x" * 500,
+        }[harm]
+    )
+    found = query(
+        store,
+        "SELECT session_id, count(*), max(payload::VARCHAR), sum(seq), max(timestamp), max(activity_id) "
+        "FROM events GROUP BY 1 ORDER BY 1",
+    )
     assert [list(row.values())[:2] for row in found.rows()] == [[session.id, 21], [two.id, 31]]
     assert any(session.id in text and path.name in text for text in found.problems)
     assert "Not complete" in str(found)
     assert path.name in found.html()
 
 
-def test_damage_inside_a_journal_costs_one_event_and_is_named_with_its_place(store: Store, session: Session, two: Session) -> None:
+def test_damage_inside_a_journal_costs_one_event_and_is_named_with_its_place(
+    store: Store, session: Session, two: Session
+) -> None:
     path = session.layout.journals()[-1].path
     lines = path.read_bytes().split(b"\n")
     lines[3] = lines[3].replace(b"work", b"w\xffrk", 1)
@@ -213,7 +226,8 @@ def test_a_fork_whose_parent_is_gone_is_named(store: Store, session: Session, tw
 
 
 def test_a_merge_between_the_listing_and_the_reading_is_not_noticed(
-        store: Store, session: Session, two: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    store: Store, session: Session, two: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = sources.gather
     merged: list[int] = []
 
@@ -231,7 +245,8 @@ def test_a_merge_between_the_listing_and_the_reading_is_not_noticed(
 
 
 def test_a_journal_sealed_away_between_the_listing_and_the_reading_is_not_noticed(
-        store: Store, session: Session, me: Holder, monkeypatch: pytest.MonkeyPatch) -> None:
+    store: Store, session: Session, me: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sealed_in_parts(session, me, 5)
     appender = session.append(me)
     activities(appender, 5)
@@ -263,4 +278,5 @@ def test_the_sources_hold_exactly_what_the_reader_reads(store: Store, session: S
     appender.close()
     rows = query(store, "SELECT seq, payload FROM events ORDER BY seq").rows()
     assert [(r["seq"], r["payload"]) for r in rows] == [
-        (e.seq, bytes(e.payload).decode()) for e in Reader(session.layout).events()]
+        (e.seq, bytes(e.payload).decode()) for e in Reader(session.layout).events()
+    ]

@@ -49,20 +49,25 @@ def test_events_are_those_of_the_log_with_the_derived_fields(ask: Ask, session: 
 @pytest.mark.usefixtures("rich")
 def test_triggered_events_is_the_inverse_of_parent_event(ask: Ask) -> None:
     pairs = ask("SELECT event_id, unnest(triggered_events) FROM events")
-    assert pairs == ask("SELECT session_id || ':' || parent_event, event_id FROM events WHERE parent_event IS NOT NULL ORDER BY seq")
+    assert pairs == ask(
+        "SELECT session_id || ':' || parent_event, event_id FROM events WHERE parent_event IS NOT NULL ORDER BY seq"
+    )
     assert pairs
 
 
 def test_a_later_recording_keeps_both_times(ask: Ask, appender: Appender, clock: FakeClock) -> None:
     appender.emit("Noted", {}, ignorable=True, timestamp=clock.now() - 5)
     appender.barrier()
-    assert ask("SELECT date_diff('ms', timestamp, recorded_at), ignorable FROM events WHERE event_type = 'Noted'") == [(5000, True)]
+    assert ask("SELECT date_diff('ms', timestamp, recorded_at), ignorable FROM events WHERE event_type = 'Noted'") == [
+        (5000, True)
+    ]
 
 
 @pytest.mark.parametrize("sealed", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 def test_tasks_and_sessions_agree_with_the_folded_state_of_any_history(
-        ask: Ask, store: Store, me: Holder, clock: FakeClock, seed: int, sealed: bool) -> None:
+    ask: Ask, store: Store, me: Holder, clock: FakeClock, seed: int, sealed: bool
+) -> None:
     appender = store.create(title="any").append(me)
     session = store.session(appender.layout.root.name)
     for item in islice(History(random.Random(seed)), 1, 260):
@@ -74,19 +79,30 @@ def test_tasks_and_sessions_agree_with_the_folded_state_of_any_history(
     state = session.state()
     run = state.system_state
     assert ask("SELECT task_id, state, queued IS NOT NULL, ended IS NULL FROM tasks ORDER BY queued") == [
-        (task_id, task.status, True, task.ended_at is None) for task_id, task in state.tasks.items()]
+        (task_id, task.status, True, task.ended_at is None) for task_id, task in state.tasks.items()
+    ]
     (row,) = ask("""SELECT s.title, s.state, events, s.tasks, input_tokens, round(cost_usd, 6), attempts, ran_s
                     FROM sessions s JOIN tasks USING (session_id, task_id)""")
     ran = run.ran_s
     if run.status is TaskState.RUNNING:
         ran += seconds_of(state.updated_at) - seconds_of(run.changed_at)
-    assert row == ("any", run.status, state.seq, len(state.tasks), state.input_tokens, round(state.cost_usd, 6), run.attempt,
-                   pytest.approx(ran, abs=0.002))
+    assert row == (
+        "any",
+        run.status,
+        state.seq,
+        len(state.tasks),
+        state.input_tokens,
+        round(state.cost_usd, 6),
+        run.attempt,
+        pytest.approx(ran, abs=0.002),
+    )
     results = {i: r for i, r in state.business_state.results.items() if r.kind != "emit"}
     done = ask(f"""SELECT activity_id, state = 'completed', ended_seq FROM activities
                    WHERE task_id = '{run.task_id}' AND kind <> 'stage' AND state <> 'open' ORDER BY activity_id""")
     assert done == sorted((i, r.ok, r.seq) for i, r in results.items())
-    open_now = ask(f"SELECT activity_id, attempts FROM activities WHERE task_id = '{run.task_id}' AND kind <> 'stage' AND state = 'open'")
+    open_now = ask(
+        f"SELECT activity_id, attempts FROM activities WHERE task_id = '{run.task_id}' AND kind <> 'stage' AND state = 'open'"
+    )
     assert sorted(open_now) == sorted((i, a.attempt) for i, a in state.execution_state.active_activities.items())
     if sealed:
         return
@@ -115,7 +131,9 @@ def test_activities_have_one_row_each_with_attempts_and_last_outcome(ask: Ask) -
     ]
 
 
-def test_an_aborted_activity_is_open_until_a_person_says_that_it_happened(ask: Ask, appender: Appender, session: Session) -> None:
+def test_an_aborted_activity_is_open_until_a_person_says_that_it_happened(
+    ask: Ask, appender: Appender, session: Session
+) -> None:
     task, made = f"{session.id}.1", "1/pay:1"
 
     def state() -> list[tuple[Any, ...]]:
@@ -123,9 +141,13 @@ def test_an_aborted_activity_is_open_until_a_person_says_that_it_happened(ask: A
         return ask("SELECT state, ended IS NULL, error FROM activities")
 
     appender.emit("TaskQueued", p.TaskQueued("t"), task_id=task)
-    appender.emit("ActivityStarted", p.ActivityStarted("pay", effect="irreversible"), task_id=task, activity_id=made, attempt=1)
+    appender.emit(
+        "ActivityStarted", p.ActivityStarted("pay", effect="irreversible"), task_id=task, activity_id=made, attempt=1
+    )
     assert state() == [("open", True, None)]
-    appender.emit("ActivityFailed", p.ActivityFailed("pay", "Aborted", "stopped", aborted=True), task_id=task, activity_id=made)
+    appender.emit(
+        "ActivityFailed", p.ActivityFailed("pay", "Aborted", "stopped", aborted=True), task_id=task, activity_id=made
+    )
     assert state() == [("open", True, "stopped")]
     appender.emit("ApprovalRequested", p.ApprovalRequested("a1", "Did it?", kind="outcome", about=[made]), task_id=task)
     assert state() == [("open", True, "stopped")]
@@ -136,7 +158,8 @@ def test_an_aborted_activity_is_open_until_a_person_says_that_it_happened(ask: A
 @pytest.mark.usefixtures("rich")
 def test_an_approval_shows_the_first_answer_and_the_wait(ask: Ask) -> None:
     assert ask("SELECT approval_id, question, state, answer, answered_by, waited_s, details FROM approvals") == [
-        ("a1", "Delete?", "answered", "allowed", "user:anna", 61.0, '{"files":3}')]
+        ("a1", "Delete?", "answered", "allowed", "user:anna", 61.0, '{"files":3}')
+    ]
 
 
 @pytest.mark.usefixtures("rich")
@@ -147,8 +170,10 @@ def test_the_smaller_views(ask: Ask) -> None:
     assert ask("SELECT path, size, lines FROM artifacts ORDER BY seq") == [("out/a.txt", 12, None), ("b.py", None, 9)]
     assert ask("SELECT name, kind, input_tokens, cost_usd FROM usage") == [("ask", "model", 100, 0.02)]
     assert ask("SELECT what, error_type, error, cause FROM failures ORDER BY seq") == [
-        ("activity", "ValueError", "no such bucket", "error"), ("error", "Warning", "odd", None),
-        ("task", "ValueError", "no such bucket", "error")]
+        ("activity", "ValueError", "no such bucket", "error"),
+        ("error", "Warning", "odd", None),
+        ("task", "ValueError", "no such bucket", "error"),
+    ]
     assert ask("SELECT name, attempt, error_type, wait_s FROM retries") == [("convert", 1, "OSError", 2.0)]
 
 
@@ -176,14 +201,17 @@ def test_a_rename_changes_the_title(ask: Ask, appender: Appender) -> None:
 # Forks
 
 
-def test_a_fork_shares_its_prefix_and_counts_only_its_own(ask: Ask, store: Store, session: Session, rich: Appender, me: Holder) -> None:
+def test_a_fork_shares_its_prefix_and_counts_only_its_own(
+    ask: Ask, store: Store, session: Session, rich: Appender, me: Holder
+) -> None:
     at = ask("SELECT max(seq) FROM events WHERE event_type = 'TaskResumed'")[0][0]
     before = ask("SELECT count(*), sum(cost_usd) FROM events")
     child = session.fork(at)
     assert ask("SELECT count(*), count(DISTINCT event_id) FROM events") == [(before[0][0] + 1, before[0][0] + 1)]
     assert ask("SELECT sum(cost_usd) FROM sessions") == [(before[0][1],)]
     assert ask(f"SELECT state, effective_state, parent, parent_seq, events FROM sessions WHERE session_id = '{child.id}'") == [
-        ("suspended", "suspended", session.id, at, 1)]
+        ("suspended", "suspended", session.id, at, 1)
+    ]
     line = ask(f"SELECT session_id, seq, inherited FROM lineage('{child.id}')")
     assert line == [(session.id, seq, True) for seq in range(1, at + 1)] + [(child.id, at + 1, False)]
     assert [seq for _, seq, _ in line] == [e.seq for e in child.events()]
@@ -209,7 +237,9 @@ def test_a_fork_of_a_fork_goes_through_three_files_of_history(ask: Ask, session:
     assert ask(f"SELECT state, title FROM sessions WHERE session_id = '{grandchild.id}'") == [("completed", "test")]
 
 
-def test_an_approval_that_a_fork_inherited_is_answered_there_only(ask: Ask, session: Session, appender: Appender, me: Holder) -> None:
+def test_an_approval_that_a_fork_inherited_is_answered_there_only(
+    ask: Ask, session: Session, appender: Appender, me: Holder
+) -> None:
     appender.emit("TaskQueued", p.TaskQueued("t"), task_id="t.1")
     appender.emit("ApprovalRequested", p.ApprovalRequested("a1", "Go?", as_raw({})), task_id="t.1")
     appender.barrier()
@@ -218,4 +248,6 @@ def test_an_approval_that_a_fork_inherited_is_answered_there_only(ask: Ask, sess
     other.emit("ApprovalResolved", p.ApprovalResolved("a1", "allowed"), task_id="t.1")
     other.close()
     assert ask("SELECT session_id, question, state FROM approvals ORDER BY state DESC") == [
-        (session.id, "Go?", "pending"), (child.id, "Go?", "answered")]
+        (session.id, "Go?", "pending"),
+        (child.id, "Go?", "answered"),
+    ]

@@ -25,7 +25,7 @@ from ipyagent_sessions.run.task import RunOptions
 from ipyagent_sessions.store import Store
 from ipyagent_sessions.testing import FaultyDisk
 from tests.kill.witness import Witness
-from tests.kill.workload import errands
+from tests.kill.workload import IRREVERSIBLE, errands
 
 HEARTBEAT_S: Final = 0.3
 CHILD_S: Final = 90.0
@@ -39,7 +39,7 @@ _SIZES: Final[tuple[tuple[Any, str, Any], ...]] = (
 
 
 class Spec(Struct, omit_defaults=True):
-    """What a child is to do.  `seam` and `at` say where it kills (or stops) itself; `seam` may be "inside journal write"."""
+    """What a child is to do.  `seam` and `at` say where it kills (or stops) itself; `seam` may also be one of `PLACES`."""
 
     store: str
     world: str
@@ -56,6 +56,9 @@ class Spec(Struct, omit_defaults=True):
 
 
 TORN: Final = "inside journal write"
+INTENT: Final = "before irreversible effect"
+EFFECT: Final = "after irreversible effect"
+PLACES: Final = (TORN, INTENT, EFFECT)
 
 
 class KillingDisk(FaultyDisk):
@@ -64,7 +67,7 @@ class KillingDisk(FaultyDisk):
     def __init__(self, spec: Spec) -> None:
         super().__init__()
         self._tear = spec.at if spec.seam == TORN else 0
-        if spec.seam and spec.seam != TORN:
+        if spec.seam and spec.seam not in PLACES:
             self.do(spec.seam, lambda: os.kill(os.getpid(), spec.signal), at=spec.at)
 
     def append(self, fd: int, data: bytes) -> None:
@@ -79,6 +82,8 @@ def main(spec: Spec) -> str:
     """Do what `spec` says; returns how it ended, if it does."""
     witness = Witness(spec.world)
     witness.note("opened", role=spec.role)
+    if spec.seam in (INTENT, EFFECT):
+        Witness.after = _Trap("begin" if spec.seam == INTENT else "effect", spec.at)
     shrink()
     _watch(witness)
     try:
@@ -87,6 +92,20 @@ def main(spec: Spec) -> str:
         ended = f"{type(error).__name__}: {error}"
     witness.note("ended", how=ended)
     return ended
+
+
+class _Trap:
+    """Kills this process right after the n-th note of a word by an irreversible activity."""
+
+    def __init__(self, word: str, at: int) -> None:
+        self._word = word
+        self._left = at
+
+    def __call__(self, word: str, what: dict[str, Any]) -> None:
+        if word == self._word and str(what.get("id", "")).startswith(IRREVERSIBLE):
+            self._left -= 1
+            if self._left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main_of(text: str) -> str:

@@ -15,7 +15,7 @@ from typing import Final
 from msgspec import Struct
 
 from ipyagent_sessions.log.files import SEAMS
-from tests.kill.child import TORN
+from tests.kill.child import EFFECT, INTENT, TORN
 
 WAITING: Final = "while an approval is open"
 ANY_TIME: Final = "at a random time"
@@ -24,10 +24,10 @@ TAIL: Final = tuple(s for s in SEAMS if "tail" in s)
 ASKING: Final = tuple(s for s in SEAMS if "control rename" in s)
 ANSWERING: Final = tuple(s for s in SEAMS if "control logged" in s)
 BODY: Final = tuple(s for s in SEAMS if s not in (*HEADER, *TAIL, *ASKING, *ANSWERING))
-ROWS: Final = (*SEAMS, TORN, WAITING, ANY_TIME)
+ROWS: Final = (*SEAMS, TORN, INTENT, EFFECT, WAITING, ANY_TIME)
 
-_PASSINGS: Final = {"journal": 14, "blob": 3, "seal": 4, "checkpoint": 4, "epoch": 3}
-"""A death at a seam comes at its first to n-th passing in that process."""
+_PASSINGS: Final = {"journal": 16, "blob": 3, "seal": 4, "checkpoint": 6, "epoch": 3, "irreversible": 3}
+"""A death at a seam comes at its first to n-th passing in that process, one in three up to four times as late."""
 
 
 class Death(Struct, frozen=True):
@@ -43,13 +43,17 @@ class Death(Struct, frozen=True):
         """What the child is told; empty when it is killed from outside."""
         return "" if self.row in (WAITING, ANY_TIME) else self.row
 
+    @property
+    def needs_answers(self) -> bool:
+        """Whether it comes only to a process that waits for an answer."""
+        return self.row in (WAITING, *ANSWERING)
+
 
 class Situation(Struct, frozen=True):
     """What is true of a trial when its next child is about to start."""
 
     fresh: bool
     torn: bool
-    question: bool
     long_s: float
 
 
@@ -60,6 +64,7 @@ class Pool:
         each = max(3, round(kills * 0.55 / len(SEAMS)))
         self.left: Counter[str] = Counter(dict.fromkeys(SEAMS, each))
         self.left[TORN] = 2 * each + 1
+        self.left[INTENT] = self.left[EFFECT] = each
         self.left[WAITING] = max(6, kills // 15)
         self.left[ANY_TIME] = max(kills // 6, kills - self.left.total())
         self.kernels = kernels
@@ -72,13 +77,13 @@ class Pool:
 
     def draw(self, rng: random.Random, now: Situation, *, kernel: bool = False) -> Death | None:
         """A death for a child that runs the task, None when none that is left fits."""
-        fits = [*BODY, TORN, WAITING, ANY_TIME, *(ANSWERING if now.question else ())]
+        fits = [*BODY, *ANSWERING, TORN, INTENT, EFFECT, WAITING, ANY_TIME]
         if now.torn:
             fits = list(TAIL)
         elif now.fresh and rng.random() < 0.7:
             fits = list(HEADER)
         with self._lock:
-            rows = [row for row in fits if self.left[row] > 0] or [row for row in (*BODY, ANY_TIME) if self.left[row] > 0]
+            rows = [row for row in fits if self.left[row] > 0] or [row for row in BODY if self.left[row] > 0]
             if not rows:
                 return None
             row = rng.choices(rows, [self.left[row] for row in rows])[0]
@@ -101,7 +106,8 @@ class Pool:
     def _at(self, rng: random.Random, row: str) -> int:
         if row in HEADER:
             return rng.randint(1, 3)
-        return rng.randint(1, next((n for word, n in _PASSINGS.items() if word in row), 1))
+        most = next((n for word, n in _PASSINGS.items() if word in row), 1)
+        return rng.randint(1, most if rng.random() < 0.67 else 4 * most)
 
     def give_back(self, death: Death) -> None:
         """It did not come to pass."""

@@ -98,8 +98,9 @@ class Trial:
             session, state = self._status()
             if state is not None and state.system_state.status in ENDED:
                 break
-            self._answer_at_rest(session, state)
             death = self._draw(session) if count < most else None
+            if death is None or not death.needs_answers:
+                self._answer_at_rest(session, state)
             if self._child(session, death) == KILLED:
                 self._after_death()
         else:
@@ -109,14 +110,13 @@ class Trial:
         if self._pool is None:
             return None
         tail = Reader(session.layout).tail() if session is not None else None
-        question = session is not None and any(a.answer is None for a in session.state().execution_state.approvals.values())
-        now = Situation(session is None, tail is not None and tail.torn is not None, question, self.long_s)
+        now = Situation(session is None, tail is not None and tail.torn is not None, self.long_s)
         return self._pool.draw(self.rng, now, kernel=self.kernel)
 
     def _child(self, session: Session | None, death: Death | None) -> int:
         """Start a process that runs the task, and stay with it until it has ended."""
         spec = Spec(str(self.folder / "store"), self.witness.path, self.seed, durability=self.durability,
-                    headless=self.rng.random() < 0.25, seam=death.seam if death else "", at=death.at if death else 1)
+                    headless=self.rng.random() < 0.25 and not (death and death.needs_answers), seam=death.seam if death else "", at=death.at if death else 1)
         if session is not None and self.rng.random() < 0.5:
             spec.role, spec.session = "resume", session.id
         child: Child

@@ -15,13 +15,15 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 
 class Witness:
-    """The witness file at `path`."""
+    """The witness file at `path`.  `after`, where it is set, is told of each note that was made."""
+
+    after: ClassVar[Callable[[str, dict[str, Any]], None] | None] = None
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -35,6 +37,8 @@ class Witness:
             os.close(fd)
         if written != len(line):
             raise OSError(f"a note was cut: {line}")
+        if Witness.after is not None:
+            Witness.after(word, what)
 
     def notes(self, *words: str) -> list[dict[str, Any]]:
         """The notes so far in their order, all or those of some words."""

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.run.harness import Engine, Gate, Witness
 
 from ipyagent_sessions.store import Store
-from tests.run.harness import Engine, Gate, Witness
 
 
 @pytest.fixture

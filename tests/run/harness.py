@@ -1,10 +1,10 @@
 """What the tests of running share: a witness outside the store, gates that hold an activity open, and a small engine to drive.
 
-    witness("scan")                      # called by an activity: one more real run of it, written to a file
-    await gate.passing()                 # an activity that stays open until the test says gate.open()
-    handle = engine.start(flow, 3)       # a task on a thread of its own
-    engine.crash(handle)                 # its process "dies": nothing more is written, the lease is free
-    engine.resume(handle, flow).result(10)
+witness("scan")                      # called by an activity: one more real run of it, written to a file
+await gate.passing()                 # an activity that stays open until the test says gate.open()
+handle = engine.start(flow, 3)       # a task on a thread of its own
+engine.crash(handle)                 # its process "dies": nothing more is written, the lease is free
+engine.resume(handle, flow).result(10)
 """
 
 from __future__ import annotations
@@ -100,8 +100,9 @@ class Engine:
         self.handles.append(handle)
         return handle
 
-    def resume(self, where: TaskHandle | Session, workflow: Workflow, *, redo: tuple[str, ...] = (), say: str = "",
-               **options: Any) -> TaskHandle:
+    def resume(
+        self, where: TaskHandle | Session, workflow: Workflow, *, redo: tuple[str, ...] = (), say: str = "", **options: Any
+    ) -> TaskHandle:
         session = where if isinstance(where, Session) else where.session
         handle = launch.resume_task(session, workflow, options=RunOptions(**options), resume=Resume(redo, say))
         self.handles.append(handle)
@@ -116,9 +117,10 @@ class Engine:
         assert handle.outcome.state == "lease lost"
         return handle.session
 
-    def pause(self, handle: TaskHandle) -> Session:
-        handle.ask("pause", "user:anna")
-        return self.ended(handle, "interrupted")
+    def ask(self, handle: TaskHandle, action: str, **args: Any) -> None:
+        """Ask through the inbox, and return once the task has been told to stop."""
+        handle.ask(action, "user:anna", **args)
+        wait_until(lambda: running(handle).stopping is not None, timeout=PATIENCE, what=f"{action} to arrive")
 
     def ended(self, handle: TaskHandle, state: str) -> Session:
         """Wait for the end of this execution, which must be `state`; returns its session."""

@@ -8,11 +8,12 @@ import time
 from typing import Any
 
 import pytest
+from tests.run.harness import Engine, Gate, Witness, answer, bodies, of_type
 
 from ipyagent_sessions.errors import ActivityError
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import workflow
-from tests.run.harness import Engine, Gate, Witness, answer, bodies, of_type
+from ipyagent_sessions.testing import wait_until
 
 MANY = 200
 
@@ -128,7 +129,9 @@ def test_a_limit_of_zero_is_refused_and_gather_of_nothing_is_empty(engine: Engin
     assert engine.start(flow, 1).result(10) == []
 
 
-def test_a_failure_begins_no_new_call_lets_open_ones_end_and_raises_the_first(engine: Engine, witness: Witness, gate: Gate) -> None:
+def test_a_failure_begins_no_new_call_lets_open_ones_end_and_raises_the_first(
+    engine: Engine, witness: Witness, gate: Gate
+) -> None:
     late_failure = threading.Event()
 
     async def step(i: int) -> int:
@@ -183,7 +186,9 @@ def test_a_workflow_may_catch_the_failure_of_a_gather_and_go_on(engine: Engine, 
     assert witness.order == ["0", "9"]
 
 
-def test_a_crash_with_two_of_five_branches_done_runs_only_three_again_and_joins_once(engine: Engine, witness: Witness, gate: Gate) -> None:
+def test_a_crash_with_two_of_five_branches_done_runs_only_three_again_and_joins_once(
+    engine: Engine, witness: Witness, gate: Gate
+) -> None:
     async def branch(i: int) -> int:
         witness(i)
         if i > 1:
@@ -201,9 +206,10 @@ def test_a_crash_with_two_of_five_branches_done_runs_only_three_again_and_joins_
 
     handle = engine.start(flow)
     gate.reached(by=3)
+    opened = handle.session.state
+    wait_until(lambda: len(opened().execution_state.active_activities) == 3, what="the starts to be seen")
     session = engine.crash(handle)
-    open_now = session.state().execution_state.active_activities
-    assert sorted(open_now) == ["main/branch:2", "main/branch:3", "main/branch:4"]
+    assert sorted(session.state().execution_state.active_activities) == ["main/branch:2", "main/branch:3", "main/branch:4"]
     gate.open()
     assert engine.resume(handle, flow).result(10) == 10
     assert witness.counts == {"0": 1, "1": 1, "2": 2, "3": 2, "4": 2, "join": 1}

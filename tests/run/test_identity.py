@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.run.harness import Engine, Gate, Witness, bodies, of_type
 
 from ipyagent_sessions.errors import ActivityError, IdentityError, NotSerialisable, TaskNotCompleted, UsageError
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Activity, Workflow, activity, workflow
-from tests.run.harness import Engine, Gate, Witness, bodies, of_type
+
 
 def ids_of(engine: Engine, flow: Workflow, *args: Any) -> list[str | None]:
     session = engine.ended(engine.start(flow, *args), "completed")
@@ -53,8 +54,16 @@ def test_an_id_is_made_of_stage_name_and_key_or_occurrence_in_code_order(engine:
         async with ctx.stage("second"):
             await ctx.run(scan, 1)
 
-    assert ids_of(engine, flow) == ["main/scan#1", "main/scan#2", "main/measure#1", "1/scan#1", "1.1/scan:a/b", "1.1/scan:7",
-                                    "1.1/scan:x,2", "2/scan#1"]
+    assert ids_of(engine, flow) == [
+        "main/scan#1",
+        "main/scan#2",
+        "main/measure#1",
+        "1/scan#1",
+        "1.1/scan:a/b",
+        "1.1/scan:7",
+        "1.1/scan:x,2",
+        "2/scan#1",
+    ]
 
 
 def test_a_given_name_is_the_name_of_the_id(engine: Engine) -> None:
@@ -289,8 +298,12 @@ def test_a_digest_does_not_depend_on_the_order_of_a_dict(engine: Engine, witness
     assert witness.counts["f"] == 1
 
 
-@pytest.mark.parametrize(("name", "expected"), [("f", {"a": 2, "b": 2, "g": 1}), ("f:b", {"a": 1, "b": 2, "g": 1}), ("g", {"a": 1, "b": 1, "g": 2})])
-def test_redo_runs_the_named_activities_again_and_no_other(engine: Engine, witness: Witness, name: str, expected: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    ("name", "expected"), [("f", {"a": 2, "b": 2, "g": 1}), ("f:b", {"a": 1, "b": 2, "g": 1}), ("g", {"a": 1, "b": 1, "g": 2})]
+)
+def test_redo_runs_the_named_activities_again_and_no_other(
+    engine: Engine, witness: Witness, name: str, expected: dict[str, int]
+) -> None:
     def f(x: str) -> str:
         witness(x)
         return x
@@ -436,8 +449,16 @@ def test_ctx_inside_an_activity_in_a_thread_is_refused(engine: Engine) -> None:
 def test_a_parameter_with_the_name_of_an_option_is_refused_when_it_is_given(engine: Engine, option: str) -> None:
     made: dict[str, Any] = {}
     exec(f"def f({option}=None): return {option}", made)
-    given = {"key": "k", "effect": "none", "retry": 2, "timeout": 5, "verify": print, "compensate": print, "isolate": "process",
-             "name": "n"}[option]
+    given = {
+        "key": "k",
+        "effect": "none",
+        "retry": 2,
+        "timeout": 5,
+        "verify": print,
+        "compensate": print,
+        "isolate": "process",
+        "name": "n",
+    }[option]
 
     @workflow(default_effect="none")
     async def flow(ctx: Context) -> None:

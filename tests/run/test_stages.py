@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.run.harness import Engine, Gate, Witness, bodies, checkpoints, refolded
 
 from ipyagent_sessions.errors import IdentityError
 from ipyagent_sessions.log import checkpoints as snapshots
@@ -14,7 +15,6 @@ from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Workflow, workflow
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.testing import wait_until
-from tests.run.harness import Engine, Gate, Witness, bodies, checkpoints, refolded
 
 STAGED = ["1", "2.1", "2.2", "2.3", "2", "3", "4"]
 
@@ -50,16 +50,26 @@ def stage_labels(session: Session) -> list[str]:
     return [label for trigger, label in checkpoints(session) if trigger == "stage"]
 
 
-def test_the_four_stages_create_exactly_the_named_checkpoints(engine: Engine, witness: Witness, gate: Gate, tmp_path: Path) -> None:
+def test_the_four_stages_create_exactly_the_named_checkpoints(
+    engine: Engine, witness: Witness, gate: Gate, tmp_path: Path
+) -> None:
     session = engine.ended(engine.start(migration(witness, gate, tmp_path, "")), "completed")
     assert stage_labels(session) == STAGED
     assert checkpoints(session)[-1] == ("end", "")
     assert session.state().business_state.completed_subtasks == [
-        "1 plan", "2.1 batch a", "2.2 batch b", "2.3 batch c", "2 convert", "3 verify", "4 report"]
+        "1 plan",
+        "2.1 batch a",
+        "2.2 batch b",
+        "2.3 batch c",
+        "2 convert",
+        "3 verify",
+        "4 report",
+    ]
 
 
-def test_each_stages_checkpoint_has_a_verified_file_and_holds_the_state_of_its_seq(engine: Engine, witness: Witness, gate: Gate,
-                                                                                   tmp_path: Path) -> None:
+def test_each_stages_checkpoint_has_a_verified_file_and_holds_the_state_of_its_seq(
+    engine: Engine, witness: Witness, gate: Gate, tmp_path: Path
+) -> None:
     session = engine.ended(engine.start(migration(witness, gate, tmp_path, "")), "completed")
     files = session.checkpoints()
     assert [f.label for f in files if f.trigger == "stage"] == STAGED
@@ -70,7 +80,9 @@ def test_each_stages_checkpoint_has_a_verified_file_and_holds_the_state_of_its_s
     assert session.state() == refolded(session)
 
 
-def test_a_crash_in_the_second_batch_leaves_the_first_untouched(engine: Engine, witness: Witness, gate: Gate, tmp_path: Path) -> None:
+def test_a_crash_in_the_second_batch_leaves_the_first_untouched(
+    engine: Engine, witness: Witness, gate: Gate, tmp_path: Path
+) -> None:
     handle = engine.start(flow := migration(witness, gate, tmp_path, "b:1"))
     gate.reached()
     session = handle.session
@@ -78,7 +90,9 @@ def test_a_crash_in_the_second_batch_leaves_the_first_untouched(engine: Engine, 
     engine.crash(handle)
     assert stage_labels(session) == ["1", "2.1"]
     assert session.state().execution_state.current_stage == "2.2"
-    before = {p.name: (p.stat().st_mtime_ns, p.read_bytes()) for p in tmp_path.iterdir() if p.name[:1] == "a" or p.name == "plan"}
+    before = {
+        p.name: (p.stat().st_mtime_ns, p.read_bytes()) for p in tmp_path.iterdir() if p.name[:1] == "a" or p.name == "plan"
+    }
     assert len(before) == 4
     gate.open()
     assert engine.resume(handle, flow).result(10) == "report"
@@ -88,7 +102,9 @@ def test_a_crash_in_the_second_batch_leaves_the_first_untouched(engine: Engine, 
 
 
 @pytest.mark.parametrize("hold", ["verify", "report"])
-def test_a_crash_in_a_later_stage_does_not_run_the_earlier_ones(engine: Engine, witness: Witness, gate: Gate, tmp_path: Path, hold: str) -> None:
+def test_a_crash_in_a_later_stage_does_not_run_the_earlier_ones(
+    engine: Engine, witness: Witness, gate: Gate, tmp_path: Path, hold: str
+) -> None:
     handle = engine.start(flow := migration(witness, gate, tmp_path, hold))
     gate.reached()
     engine.crash(handle)

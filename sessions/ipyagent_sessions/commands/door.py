@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
-from ipyagent_sessions.errors import NotFound
+from ipyagent_sessions.errors import NotFound, UsageError
 from ipyagent_sessions.run.launch import Origin
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
+
+VARIABLE: Final = re.compile(r"\{([A-Za-z_]\w*)\}")
+"""How a line names a variable of the notebook."""
 
 
 class Door(Struct):
@@ -30,10 +34,13 @@ class Door(Struct):
     folder: Path = Path()
 
     def session(self, wanted: str | None) -> Session:
-        """The session of an id, a unique beginning of one, a task id, or `@last` (also when nothing is given).
+        """The session of an id, a unique beginning of one, a task id, `{name}` (a variable that holds one of these), or `@last`
+        (also when nothing is given).
 
         `@last` is the newest of this notebook, or of the store in a terminal.  Raises NotFound.
         """
+        if wanted is not None and (variable := VARIABLE.fullmatch(wanted)):
+            wanted = self._variable(variable[1])
         if wanted is not None and wanted != "@last":
             return self.store.find(wanted)
         for listed in self.store.sessions():
@@ -46,3 +53,13 @@ class Door(Struct):
                 return self.store.session(listed.session_id)
         where = "this notebook" if self.origin.notebook else f"{self.store.root}"
         raise NotFound(f"there is no task of {where} yet", hint=f"start one with: {self.prefix} run TARGET")
+
+    def _variable(self, name: str) -> str:
+        """The id in a variable of the notebook.  Raises UsageError."""
+        found = (self.namespace or {}).get(name)
+        if not isinstance(found, str):
+            raise UsageError(
+                f"{{{name}}}: " + ("there is no such variable" if found is None else f"a {type(found).__name__}, not an id"),
+                hint="an id of a session or a task, or @last",
+            )
+        return found

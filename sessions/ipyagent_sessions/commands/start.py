@@ -11,7 +11,8 @@ from ipyagent_sessions.commands import look, targets
 from ipyagent_sessions.commands.check import policy_of
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.commands.follow import Screen, follow
-from ipyagent_sessions.errors import NotFound, UsageError
+from ipyagent_sessions.errors import NotFound, TaskNotCompleted, UsageError
+from ipyagent_sessions.lifecycle import ENDED, TaskState
 from ipyagent_sessions.run.launch import launch, rerun, resume_task
 from ipyagent_sessions.run.runner import Resume
 from ipyagent_sessions.run.task import RunOptions
@@ -96,10 +97,13 @@ def run_again(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHa
 
 
 def fork(door: Door, options: argparse.Namespace) -> Shown:
-    """A new session that shares the log up to an event; lists what still exists from after it."""
+    """A new session that shares the log up to an event; lists what still exists from after it.
+
+    Without `--at` that is the newest event; for a failed or cancelled task the last one before its end, so that it can go on.
+    """
     session = door.session(options.id)
     at = look.at_of(session, options.at)
-    child = session.fork(at, direction=options.direction, title=options.title)
+    child = session.fork(before_end(session) if at is None else at, direction=options.direction, title=options.title)
     parent = child.header.parent
     assert parent is not None
     lines = [f"forked {parent.session} at event {parent.seq} into {child.id}; the parent is unchanged"]
@@ -109,9 +113,29 @@ def fork(door: Door, options: argparse.Namespace) -> Shown:
         lines += [f"  {line}" for line in kept[:20]]
         if len(kept) > 20:
             lines.append(f"  and {len(kept) - 20} more")
-    lines.append(f"continue it with: {door.prefix} resume {child.id}")
+    lines.append(_how_to_go_on(door, child))
     return Shown(
-        "\n".join(lines), None, {"session_id": child.id, "parent": parent.session, "at": parent.seq, "still_there": kept}
+        "\n".join(lines),
+        None,
+        {"session_id": child.id, "parent": parent.session, "at": parent.seq, "still_there": kept},
+    )
+
+
+def before_end(session: Session) -> int | None:
+    """The event before a failed or cancelled task's end; None when its task did not end so."""
+    if session.state().system_state.status not in (TaskState.FAILED, TaskState.CANCELLED):
+        return None
+    return max(e.seq for e in session.events() if e.event_type in ("TaskFailed", "TaskCancelled")) - 1
+
+
+def _how_to_go_on(door: Door, child: Session) -> str:
+    state = child.state()
+    if state.system_state.status in ENDED:
+        return f"its task has ended there: fork earlier with --at, or start a new one with {door.prefix} run TARGET --session {child.id}"
+    failed = [key.partition("/")[2] for key, done in state.business_state.results.items() if not done.ok]
+    redo = "".join(f" --redo {name}" for name in failed[:3])
+    return f"continue it with: {door.prefix} resume {child.id}{redo}" + (
+        "  (without --redo a recorded failure is raised again)" if redo else ""
     )
 
 
@@ -154,4 +178,18 @@ def _go(door: Door, screen: Screen, handle: TaskHandle, *, background: bool) -> 
     if background:
         return handle
     follow(door, handle, screen)
-    return Ended(handle.session.id, handle.task_id, handle.result())
+    try:
+        return Ended(handle.session.id, handle.task_id, handle.result())
+    except TaskNotCompleted as error:
+        error.hint = _hint(door, handle.session, error.state)
+        raise
+
+
+def _hint(door: Door, session: Session, state: str) -> str:
+    """What a person can do about a task that did not complete."""
+    asks = door.prefix
+    if state == "failed":
+        return f"what happened: {asks} log {session.id}; go on from just before the failure: {asks} fork {session.id}"
+    if state == "suspended" and any(a.answer is None for a in session.state().execution_state.approvals.values()):
+        return f"answer with {asks} approve {session.id} or {asks} deny {session.id}, then: {asks} resume {session.id}"
+    return f"continue: {asks} resume {session.id}" if state in ("interrupted", "suspended") else ""

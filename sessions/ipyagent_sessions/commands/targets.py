@@ -6,7 +6,6 @@ import importlib
 import inspect
 import json
 import linecache
-import re
 import sys
 import types
 import typing
@@ -14,13 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ipyagent_sessions.commands.door import Door
+from ipyagent_sessions.commands.door import VARIABLE, Door
 from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.run.definitions import Workflow
 from ipyagent_sessions.session import Session
 
 SETUP_TAG: Final = "agent-setup"
-_VARIABLE: Final = re.compile(r"\{([A-Za-z_]\w*)\}")
 
 
 def find(door: Door, name: str) -> Workflow:
@@ -154,7 +152,7 @@ def _annotations(workflow: Workflow) -> dict[str, Any]:
 
 
 def _value(text: str, kind: Any, name: str, namespace: Mapping[str, Any] | None) -> Any:
-    variable = _VARIABLE.fullmatch(text)
+    variable = VARIABLE.fullmatch(text)
     if variable is not None:
         if namespace is None or variable[1] not in namespace:
             raise UsageError(

@@ -18,10 +18,24 @@ if TYPE_CHECKING:
     import duckdb
 
 _READING: Final = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
-_FUNCTIONS: Final = frozenset({
-    "lineage", "unnest", "range", "generate_series", "repeat", "json_each", "json_tree",
-    "duckdb_columns", "duckdb_functions", "duckdb_keywords", "duckdb_tables", "duckdb_types", "duckdb_views", "pragma_version",
-})
+_FUNCTIONS: Final = frozenset(
+    {
+        "lineage",
+        "unnest",
+        "range",
+        "generate_series",
+        "repeat",
+        "json_each",
+        "json_tree",
+        "duckdb_columns",
+        "duckdb_functions",
+        "duckdb_keywords",
+        "duckdb_tables",
+        "duckdb_types",
+        "duckdb_views",
+        "pragma_version",
+    }
+)
 _HINT: Final = "one SELECT over the views is possible; see them with: SHOW TABLES"
 
 
@@ -111,4 +125,4 @@ def _explained(sql: str) -> tuple[str, str]:
         raise UsageError("EXPLAIN with options is refused", hint="EXPLAIN [ANALYZE] SELECT ... is possible")
     if len(words) <= skip:
         raise UsageError("EXPLAIN of nothing is refused", hint=_HINT)
-    return ("EXPLAIN ANALYZE" if skip == 2 else "EXPLAIN"), sql[words[skip][1]:]
+    return ("EXPLAIN ANALYZE" if skip == 2 else "EXPLAIN"), sql[words[skip][1] :]

@@ -58,15 +58,19 @@ class Sources:
             created=columns.texts([h.created.encode() or None for h in headers]),
             parent=columns.texts([h.parent.session.encode() if h.parent else None for h in headers]),
             parent_seq=columns.integers([h.parent.seq if h.parent else None for h in headers]),
-            held=columns.integers([self.held[s] for s in self.headers]))
+            held=columns.integers([self.held[s] for s in self.headers]),
+        )
 
     def lineage(self) -> pa.Table:
         """For each session the sessions its history goes through, itself at depth 0, and the seqs of each that count."""
         steps = [(session_id, *step) for session_id in self.headers for step in self._ancestry(session_id)]
         return columns.table(
-            session_id=columns.texts([s[0].encode() for s in steps]), origin=columns.texts([s[1].encode() for s in steps]),
-            first=columns.integers([s[2] for s in steps]), last=columns.integers([s[3] for s in steps]),
-            depth=columns.integers([s[4] for s in steps]))
+            session_id=columns.texts([s[0].encode() for s in steps]),
+            origin=columns.texts([s[1].encode() for s in steps]),
+            first=columns.integers([s[2] for s in steps]),
+            last=columns.integers([s[3] for s in steps]),
+            depth=columns.integers([s[4] for s in steps]),
+        )
 
     def _ancestry(self, session_id: str) -> Iterator[tuple[str, int, int, int]]:
         seen: set[str] = set()
@@ -91,8 +95,10 @@ def gather(store: Store, distrusted: Iterable[Path] = ()) -> Sources:
                 sources.problems.append(f"session {session_id} is left out: {error}")
     for session_id, header in sources.headers.items():
         if header.parent is not None and header.parent.session not in sources.headers:
-            sources.problems.append(f"session {session_id}: its parent {header.parent.session} cannot be read, "
-                                    f"so the events up to {header.parent.seq} are missing from its lineage")
+            sources.problems.append(
+                f"session {session_id}: its parent {header.parent.session} cannot be read, "
+                f"so the events up to {header.parent.seq} are missing from its lineage"
+            )
     return sources
 
 

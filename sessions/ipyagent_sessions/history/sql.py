@@ -34,13 +34,33 @@ Params = Sequence[Any] | Mapping[str, Any]
 
 _TRIES: Final = 5
 _TYPES: Final = {
-    "seq": "BIGINT", "event_type": "VARCHAR", "timestamp": "TIMESTAMPTZ", "recorded_at": "TIMESTAMPTZ", "task_id": "VARCHAR",
-    "activity_id": "VARCHAR", "attempt": "INTEGER", "actor": "VARCHAR", "payload": "JSON", "parent_event": "BIGINT",
-    "schema_version": "SMALLINT", "ignorable": "BOOLEAN", "agent_version": "VARCHAR", "execution_time_ms": "DOUBLE",
-    "cpu_s": "DOUBLE", "rss_bytes": "BIGINT", "input_tokens": "BIGINT", "output_tokens": "BIGINT", "cost_usd": "DOUBLE",
+    "seq": "BIGINT",
+    "event_type": "VARCHAR",
+    "timestamp": "TIMESTAMPTZ",
+    "recorded_at": "TIMESTAMPTZ",
+    "task_id": "VARCHAR",
+    "activity_id": "VARCHAR",
+    "attempt": "INTEGER",
+    "actor": "VARCHAR",
+    "payload": "JSON",
+    "parent_event": "BIGINT",
+    "schema_version": "SMALLINT",
+    "ignorable": "BOOLEAN",
+    "agent_version": "VARCHAR",
+    "execution_time_ms": "DOUBLE",
+    "cpu_s": "DOUBLE",
+    "rss_bytes": "BIGINT",
+    "input_tokens": "BIGINT",
+    "output_tokens": "BIGINT",
+    "cost_usd": "DOUBLE",
 }
-_DEFAULTS: Final = {"recorded_at": "e.timestamp", "actor": f"'{ENGINE}'", "payload": "'{}'",
-                    "schema_version": f"{SCHEMA_VERSION}::SMALLINT", "ignorable": "false"}
+_DEFAULTS: Final = {
+    "recorded_at": "e.timestamp",
+    "actor": f"'{ENGINE}'",
+    "payload": "'{}'",
+    "schema_version": f"{SCHEMA_VERSION}::SMALLINT",
+    "ignorable": "false",
+}
 """The fields of `events.Event`: their types in a line, and what stands for one that a line leaves out."""
 
 _HINT: Final = f"the views are {', '.join(view.name for view in VIEWS)}; see columns with: DESCRIBE events"
@@ -104,7 +124,9 @@ def _unreadable(connection: duckdb.DuckDBPyConnection, files: list[Path]) -> lis
         return []
     try:
         paths = [os.fspath(path) for path in files]
-        connection.execute("SELECT bit_xor(hash(COLUMNS(*))) FROM read_parquet(?, hive_partitioning = false)", [paths]).fetchall()
+        connection.execute(
+            "SELECT bit_xor(hash(COLUMNS(*))) FROM read_parquet(?, hive_partitioning = false)", [paths]
+        ).fetchall()
     except duckdb.Error:
         half = len(files) // 2
         return files if not half else [*_unreadable(connection, files[:half]), *_unreadable(connection, files[half:])]
@@ -124,8 +146,11 @@ def _connected(sources: Sources) -> Generator[duckdb.DuckDBPyConnection]:
 
     spill = Path(tempfile.gettempdir(), f"ipyagent-sql-{os.getpid()}-{secrets.token_hex(4)}")
     options: dict[str, Any] = {
-        "temp_directory": os.fspath(spill), "python_enable_replacements": False, "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False, "allow_community_extensions": False,
+        "temp_directory": os.fspath(spill),
+        "python_enable_replacements": False,
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "allow_community_extensions": False,
     }
     try:
         with duckdb.connect(":memory:", config=options) as connection:
@@ -142,12 +167,23 @@ def _define(connection: duckdb.DuckDBPyConnection, sources: Sources) -> None:
     """Make the views over `sources`."""
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("CREATE SCHEMA base")
-    values = [f"coalesce(e.{name}::{kind.replace('JSON', 'VARCHAR')}, {_DEFAULTS.get(name, 'NULL')}) AS {name}"
-              for name, kind in _TYPES.items()]
-    _table(connection, "tail", f"""SELECT session_id, {", ".join(values)}
-        FROM (SELECT session_id, json_transform(line, '{json.dumps(_TYPES)}') AS e FROM incoming)""", sources.tail())
-    _table(connection, "sessions", "SELECT * REPLACE (created::TIMESTAMPTZ AS created, held::BOOLEAN AS held) FROM incoming",
-           sources.sessions())
+    values = [
+        f"coalesce(e.{name}::{kind.replace('JSON', 'VARCHAR')}, {_DEFAULTS.get(name, 'NULL')}) AS {name}"
+        for name, kind in _TYPES.items()
+    ]
+    _table(
+        connection,
+        "tail",
+        f"""SELECT session_id, {", ".join(values)}
+        FROM (SELECT session_id, json_transform(line, '{json.dumps(_TYPES)}') AS e FROM incoming)""",
+        sources.tail(),
+    )
+    _table(
+        connection,
+        "sessions",
+        "SELECT * REPLACE (created::TIMESTAMPTZ AS created, held::BOOLEAN AS held) FROM incoming",
+        sources.sessions(),
+    )
     _table(connection, "lineage", "FROM incoming", sources.lineage())
     events = "FROM base.tail"
     if sources.files:

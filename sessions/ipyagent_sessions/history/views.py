@@ -26,11 +26,16 @@ class View(NamedTuple):
 _MEASURES: Final = "execution_time_ms, cpu_s, rss_bytes, input_tokens, output_tokens, cost_usd"
 
 BASE: Final = (
-    View("base.story", "each session with the events it inherited",
+    View(
+        "base.story",
+        "each session with the events it inherited",
         """
         SELECT l.session_id, l.depth, e.session_id AS origin, e.* EXCLUDE (session_id)
-        FROM base.lineage l JOIN base.events e ON e.session_id = l.origin AND e.seq BETWEEN l.first AND l.last"""),
-    View("base.moves", "what changes the state of a session or of its tasks; `episode` counts the tasks of a session",
+        FROM base.lineage l JOIN base.events e ON e.session_id = l.origin AND e.seq BETWEEN l.first AND l.last""",
+    ),
+    View(
+        "base.moves",
+        "what changes the state of a session or of its tasks; `episode` counts the tasks of a session",
         """
         WITH named AS (
             SELECT session_id, depth, seq, timestamp, task_id, event_type, payload, CASE event_type
@@ -46,8 +51,11 @@ BASE: Final = (
                     END AS state),
             count(*) FILTER (event_type = 'TaskQueued') OVER before + (event_type = 'TaskQueued')::INTEGER AS episode
         FROM named
-        WINDOW before AS (PARTITION BY session_id ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"""),
-    View("base.asked", "approvals: requests and first answers, inherited ones too",
+        WINDOW before AS (PARTITION BY session_id ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)""",
+    ),
+    View(
+        "base.asked",
+        "approvals: requests and first answers, inherited ones too",
         """
         SELECT session_id, payload->>'$.approval_id' AS approval_id,
             max(task_id) AS task_id, arg_min(activity_id, seq) FILTER (asks) AS activity_id, min(seq) FILTER (asks) AS seq,
@@ -56,11 +64,14 @@ BASE: Final = (
             arg_min(payload, seq) FILTER (NOT asks) AS answer, bool_or(depth = 0) AS own
         FROM (SELECT *, event_type = 'ApprovalRequested' AS asks FROM base.story
               WHERE event_type IN ('ApprovalRequested', 'ApprovalResolved'))
-        GROUP BY session_id, approval_id"""),
+        GROUP BY session_id, approval_id""",
+    ),
 )
 
 VIEWS: Final = (
-    View("events", "Each physical event once, in the record of the log.",
+    View(
+        "events",
+        "Each physical event once, in the record of the log.",
         f"""
         SELECT e.session_id || ':' || e.seq AS event_id, e.session_id, e.seq, e.event_type, e.timestamp, e.recorded_at,
             e.task_id, e.task_id AS workflow_id, e.activity_id, e.attempt, e.actor, e.payload::JSON AS payload,
@@ -69,15 +80,19 @@ VIEWS: Final = (
         FROM base.events e LEFT JOIN (
             SELECT session_id, parent_event, list(session_id || ':' || seq ORDER BY seq) AS triggered_events
             FROM base.events WHERE parent_event IS NOT NULL GROUP BY session_id, parent_event
-        ) c ON c.session_id = e.session_id AND c.parent_event = e.seq""", {
+        ) c ON c.session_id = e.session_id AND c.parent_event = e.seq""",
+        {
             "event_id": "session and seq, unique in the store",
             "recorded_at": "when it was written, if later than when it happened; otherwise the same",
             "workflow_id": "the same as task_id",
             "parent_event": "seq of the event that caused this one",
             "triggered_events": "event_ids of the events whose parent_event is this one",
             "payload": "JSON; see the payloads below",
-        }),
-    View("sessions", "One row a session. Counts, tokens and cost are of its own events: sums count shared history once.",
+        },
+    ),
+    View(
+        "sessions",
+        "One row a session. Counts, tokens and cost are of its own events: sums count shared history once.",
         """
         WITH own AS (
             SELECT session_id, arg_max(timestamp, seq) AS updated, max(seq) AS last_seq, count(*) AS events,
@@ -101,15 +116,19 @@ VIEWS: Final = (
                 AS effective_state,
             k.task_id, k.parent, k.parent_seq, o.last_seq, coalesce(o.events, 0) AS events, coalesce(o.tasks, 0) AS tasks,
             coalesce(o.failures, 0) AS failures, coalesce(o.retries, 0) AS retries, o.input_tokens, o.output_tokens, o.cost_usd
-        FROM known k LEFT JOIN own o USING (session_id)""", {
+        FROM known k LEFT JOIN own o USING (session_id)""",
+        {
             "state": "as the log has it; NULL before the first task",
             "effective_state": "the same with a look at the lease: running and held by nobody is lost; without a task empty",
             "task_id": "the newest task",
             "parent": "session it was forked from",
             "parent_seq": "last inherited event",
             "failures": "failed activities",
-        }),
-    View("tasks", "One row a task. A fork goes on with the unfinished task it inherits as a task of its own.",
+        },
+    ),
+    View(
+        "tasks",
+        "One row a task. A fork goes on with the unfinished task it inherits as a task of its own.",
         """
         WITH steps AS (
             SELECT *, lead(timestamp) OVER (PARTITION BY session_id ORDER BY seq) AS next FROM base.moves WHERE state IS NOT NULL),
@@ -136,14 +155,18 @@ VIEWS: Final = (
                 WHEN 'failed' THEN (last->>'$.error_type') || ': ' || (last->>'$.error') END AS detail,
             queued, started, ended, attempts, ran_s, queue->>'$.retry_of' AS retry_of, queue->>'$.rerun_of' AS rerun_of,
             coalesce(queue->>'$.durability', 'sync') AS durability
-        FROM grouped g JOIN base.sessions b USING (session_id) WHERE own""", {
+        FROM grouped g JOIN base.sessions b USING (session_id) WHERE own""",
+        {
             "reason": "why it is suspended, interrupted, failed or cancelled",
             "attempts": "how often it was started or resumed",
             "ran_s": "seconds in state running; of a running or lost task up to the newest event",
             "retry_of": "the ended task it repeats",
             "rerun_of": "the task it does again for real",
-        }),
-    View("activities", "One row an activity of a task, with its last outcome. Kinds: step, stage, sleep, value, model, tool.",
+        },
+    ),
+    View(
+        "activities",
+        "One row an activity of a task, with its last outcome. Kinds: step, stage, sleep, value, model, tool.",
         """
         WITH settled AS (
             SELECT session_id, task_id, unnest((request->'$.about')::VARCHAR[]) AS activity_id, answer_seq AS seq,
@@ -183,7 +206,8 @@ VIEWS: Final = (
             CASE WHEN state <> 'completed' THEN outcome->>'$.error_type' END AS error_type,
             CASE WHEN state <> 'completed' THEN outcome->>'$.error' END AS error, compensated, started_seq,
             CASE WHEN state <> 'open' THEN ended_seq END AS ended_seq
-        FROM grouped WHERE state IS NOT NULL""", {
+        FROM grouped WHERE state IS NOT NULL""",
+        {
             "stage": "number of the stage it ran in",
             "effect": "none, idempotent or irreversible",
             "state": "completed, failed, or open: no result yet, or its outcome is unknown",
@@ -193,25 +217,35 @@ VIEWS: Final = (
             "digest": "of its arguments",
             "error": "of the last try, unless it completed",
             "compensated": "whether its effect was undone",
-        }),
-    View("messages", "What was said: one row a message of a conversation.",
+        },
+    ),
+    View(
+        "messages",
+        "What was said: one row a message of a conversation.",
         f"""
         SELECT session_id || ':' || seq AS event_id, session_id, seq, timestamp, task_id, activity_id, actor,
             payload->>'$.role' AS role, coalesce(payload->>'$.text', payload->>'$.content') AS text, payload::JSON AS payload,
             {_MEASURES}
-        FROM base.events WHERE event_type = 'MessageAdded'""", {
-            "text": "the message's `text` or `content`; NULL when it has neither"}),
-    View("tool_calls", "One row a call of a tool by an agent, with arguments and result.",
+        FROM base.events WHERE event_type = 'MessageAdded'""",
+        {"text": "the message's `text` or `content`; NULL when it has neither"},
+    ),
+    View(
+        "tool_calls",
+        "One row a call of a tool by an agent, with arguments and result.",
         """
         SELECT a.session_id, a.task_id, a.activity_id, a.name AS tool, a.effect, a.state, a.attempts, a.started, a.ended,
             a.execution_time_ms, s.payload->'$.args' AS args, d.payload->'$.result' AS result, a.error_type, a.error
         FROM (SELECT * FROM activities WHERE kind = 'tool') a
         LEFT JOIN base.events s ON s.session_id = a.session_id AND s.seq = a.started_seq
-        LEFT JOIN base.events d ON d.session_id = a.session_id AND d.seq = a.ended_seq AND a.state = 'completed'""", {
+        LEFT JOIN base.events d ON d.session_id = a.session_id AND d.seq = a.ended_seq AND a.state = 'completed'""",
+        {
             "args": "JSON; NULL when they were kept as a blob",
             "result": "JSON in the tagged form of `codec`; NULL when it was kept as a blob",
-        }),
-    View("approvals", "One row a request to a person, with the first answer.",
+        },
+    ),
+    View(
+        "approvals",
+        "One row a request to a person, with the first answer.",
         """
         SELECT session_id, approval_id, task_id, activity_id, request->>'$.question' AS question,
             coalesce(request->>'$.kind', 'approval') AS kind,
@@ -219,32 +253,46 @@ VIEWS: Final = (
             answer->>'$.answer' AS answer, answer->>'$.choice' AS choice, answer->>'$.reason' AS reason,
             nullif(answer->>'$.by', '') AS answered_by, asked, answered, date_diff('ms', asked, answered) / 1000 AS waited_s,
             (request->>'$.expires_at')::TIMESTAMPTZ AS expires, request->'$.details' AS details, seq, answer_seq
-        FROM base.asked WHERE own""", {
-            "state": "pending or answered", "waited_s": "seconds from request to answer",
+        FROM base.asked WHERE own""",
+        {
+            "state": "pending or answered",
+            "waited_s": "seconds from request to answer",
             "details": "what the answer is bound to, JSON",
-        }),
-    View("checkpoints", "One row a checkpoint. That it is listed does not mean that its snapshot was kept.",
+        },
+    ),
+    View(
+        "checkpoints",
+        "One row a checkpoint. That it is listed does not mean that its snapshot was kept.",
         """
         SELECT session_id, seq, timestamp, task_id, payload->>'$.trigger' AS trigger,
             coalesce(payload->>'$.label', '') AS label, actor
-        FROM base.events WHERE event_type = 'CheckpointCreated'""", {
-            "trigger": "why it was taken", "label": "number of a stage, a label of a person, or empty"}),
-    View("artifacts", "One row a file that was written, each time it was.",
+        FROM base.events WHERE event_type = 'CheckpointCreated'""",
+        {"trigger": "why it was taken", "label": "number of a stage, a label of a person, or empty"},
+    ),
+    View(
+        "artifacts",
+        "One row a file that was written, each time it was.",
         """
         SELECT session_id, seq, timestamp, task_id, activity_id, file->>'$.path' AS path, file->>'$.checksum' AS checksum,
             (file->>'$.size')::BIGINT AS size, (file->>'$.lines')::BIGINT AS lines, event_type AS source
         FROM (
             SELECT *, payload::JSON AS file FROM base.events WHERE event_type = 'FileWritten'
             UNION ALL SELECT *, unnest((payload->'$.files_generated')::JSON[]) AS file
-            FROM base.events WHERE event_type = 'CodeGenerated')""", {
-            "size": "bytes", "source": "FileWritten or CodeGenerated"}),
-    View("usage", "One row for each event that reports tokens or cost.",
+            FROM base.events WHERE event_type = 'CodeGenerated')""",
+        {"size": "bytes", "source": "FileWritten or CodeGenerated"},
+    ),
+    View(
+        "usage",
+        "One row for each event that reports tokens or cost.",
         f"""
         SELECT session_id, seq, timestamp, task_id, activity_id, event_type, payload->>'$.name' AS name,
             coalesce(payload->>'$.kind', 'step') AS kind, payload->>'$.model' AS model, {_MEASURES}
-        FROM base.events WHERE input_tokens IS NOT NULL OR output_tokens IS NOT NULL OR cost_usd IS NOT NULL""", {
-            "name": "of the activity that reports"}),
-    View("failures", "One row a failure: of an activity, of a task, or an error that was reported.",
+        FROM base.events WHERE input_tokens IS NOT NULL OR output_tokens IS NOT NULL OR cost_usd IS NOT NULL""",
+        {"name": "of the activity that reports"},
+    ),
+    View(
+        "failures",
+        "One row a failure: of an activity, of a task, or an error that was reported.",
         """
         SELECT session_id, seq, timestamp, task_id, activity_id, attempt,
             CASE event_type WHEN 'ActivityFailed' THEN 'activity' WHEN 'TaskFailed' THEN 'task' ELSE 'error' END AS what,
@@ -254,20 +302,27 @@ VIEWS: Final = (
                 WHEN 'ActivityFailed' THEN CASE WHEN payload->>'$.aborted' = 'true' THEN 'aborted'
                     WHEN payload->>'$.timed_out' = 'true' THEN 'timeout' ELSE 'error' END END AS cause,
             nullif(payload->>'$.traceback', '') AS traceback
-        FROM base.events WHERE event_type IN ('ActivityFailed', 'TaskFailed', 'ErrorOccurred')""", {
+        FROM base.events WHERE event_type IN ('ActivityFailed', 'TaskFailed', 'ErrorOccurred')""",
+        {
             "what": "activity, task or error",
-            "cause": "class of the failure: error, timeout, aborted, or the cause of a task's end"}),
-    View("retries", "One row a failed try that another one followed.",
+            "cause": "class of the failure: error, timeout, aborted, or the cause of a task's end",
+        },
+    ),
+    View(
+        "retries",
+        "One row a failed try that another one followed.",
         """
         SELECT session_id, seq, timestamp, task_id, activity_id, attempt, payload->>'$.name' AS name,
             payload->>'$.error_type' AS error_type, payload->>'$.error' AS error,
             coalesce((payload->>'$.wait_s')::DOUBLE, 0) AS wait_s, execution_time_ms
-        FROM base.events WHERE event_type = 'ActivityRetried'""", {
-            "attempt": "number of the try that failed", "wait_s": "seconds until the next try"}),
+        FROM base.events WHERE event_type = 'ActivityRetried'""",
+        {"attempt": "number of the try that failed", "wait_s": "seconds until the next try"},
+    ),
 )
 
 LINEAGE: Final = View(
-    "lineage(id)", "A session's events with those it inherited, in order; `id` may be shortened to any unique prefix.",
+    "lineage(id)",
+    "A session's events with those it inherited, in order; `id` may be shortened to any unique prefix.",
     f"""
         WITH chosen AS (
             SELECT CASE WHEN count(*) = 1 THEN min(session_id)
@@ -283,5 +338,6 @@ LINEAGE: Final = View(
             task_id AS workflow_id, activity_id, attempt, actor, payload::JSON AS payload, parent_event,
             coalesce(c.triggered_events, []) AS triggered_events, schema_version, ignorable, agent_version, {_MEASURES},
             depth > 0 AS inherited
-        FROM story s LEFT JOIN caused c ON c.seq = s.seq ORDER BY s.seq""", {
-            "session_id": "the session that holds the event", "inherited": "whether it is an ancestor's"})
+        FROM story s LEFT JOIN caused c ON c.seq = s.seq ORDER BY s.seq""",
+    {"session_id": "the session that holds the event", "inherited": "whether it is an ancestor's"},
+)

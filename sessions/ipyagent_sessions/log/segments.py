@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import zlib
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,6 +46,7 @@ _PLAIN: Final = (
     "cost_usd",
 )
 _ENDS: Final = ("TaskQueued", "TaskCompleted", "TaskFailed", "TaskCancelled")
+_CODES: Final = {"int16": "h", "int32": "i", "int64": "q", "uint32": "I", "double": "d"}
 ROW_GROUP: Final = 65_536
 
 
@@ -84,19 +87,44 @@ def table_of(events: Iterable[Event], session_id: str) -> pa.Table:
     import pyarrow as pa
 
     rows = list(events)
-    columns: dict[str, Any] = {name: [getattr(e, name) for e in rows] for name in _PLAIN}
+    columns: dict[str, list[Any]] = {name: [getattr(e, name) for e in rows] for name in _PLAIN}
     columns["session_id"] = [session_id] * len(rows)
-    columns["timestamp"] = pa.array([e.timestamp[:-1] for e in rows], pa.string()).cast(pa.timestamp("ms"))
-    columns["recorded_at"] = pa.array([(e.recorded_at or e.timestamp)[:-1] for e in rows], pa.string()).cast(
-        pa.timestamp("ms")
-    )
+    columns["timestamp"] = [e.timestamp[:-1] for e in rows]
+    columns["recorded_at"] = [(e.recorded_at or e.timestamp)[:-1] for e in rows]
     columns["payload"] = [str(memoryview(e.payload), "utf-8") for e in rows]
     columns["checksum"] = [zlib.crc32(encode(e)) for e in rows]
-    arrays = []
+    arrays: list[pa.Array[Any]] = []
     for field in schema():
-        column = columns[field.name]
-        arrays.append(column.cast(field.type) if isinstance(column, pa.Array) else pa.array(column, field.type))
+        if pa.types.is_timestamp(field.type):
+            arrays.append(_column(columns[field.name], pa.string()).cast(pa.timestamp("ms")).cast(field.type))
+        else:
+            arrays.append(_column(columns[field.name], field.type))
     return pa.Table.from_arrays(arrays, schema=schema())
+
+
+def _column(values: list[Any], kind: pa.DataType) -> pa.Array[Any]:
+    """`values`, some of them perhaps None, as a column.  It is made from buffers, since the first call of `pyarrow.array`
+    imports pandas where that is installed: most of a second in a kernel that may have no use for it."""
+    import pyarrow as pa
+
+    present = _bits([value is not None for value in values]) if None in values else None
+    if pa.types.is_string(kind):
+        parts = [b"" if value is None else value.encode() for value in values]
+        offsets = array("i", accumulate(map(len, parts), initial=0))
+        buffers = [present, pa.py_buffer(offsets), pa.py_buffer(b"".join(parts))]
+    elif pa.types.is_boolean(kind):
+        buffers = [present, _bits(values)]
+    else:
+        buffers = [present, pa.py_buffer(array(_CODES[str(kind)], [0 if value is None else value for value in values]))]
+    return pa.Array.from_buffers(kind, len(values), buffers)
+
+
+def _bits(values: list[bool]) -> pa.Buffer:
+    """A bitmap, the first value in the lowest bit."""
+    import pyarrow as pa
+
+    text = "".join(["1" if value else "0" for value in reversed(values)])
+    return pa.py_buffer(int(text or "0", 2).to_bytes((len(values) + 7) // 8, "little"))
 
 
 def seal(layout: Layout, events: list[Event], epoch: int, opened: set[str], disk: Disk) -> SegmentFile:

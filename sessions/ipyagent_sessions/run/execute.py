@@ -304,9 +304,7 @@ def _log_failure(
     return error if isinstance(error, ActivityError) else ActivityError(plan.activity.name, kind, text)
 
 
-def _log_abort(
-    run: TaskRun, plan: Plan, attempt: int, kind: str = "Aborted", error: str = "stopped before it ended"
-) -> None:
+def _log_abort(run: TaskRun, plan: Plan, attempt: int, kind: str = "Aborted", error: str = "stopped before it ended") -> None:
     """Log that an activity was cut short.  With an effect its outcome stays unknown and is settled at the next resume."""
     if run.stopping is not None and run.stopping.why == "lease_lost":
         return

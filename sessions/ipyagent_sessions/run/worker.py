@@ -115,24 +115,11 @@ class TaskHandle:
 
 
 def not_completed(outcome: Outcome) -> TaskNotCompleted:
-    """The one line for an execution that ended otherwise than completed."""
-    hints = {
-        "interrupted": f"continue: %agent resume {outcome.session_id}",
-        "suspended": f"then: %agent resume {outcome.session_id}",
-        "failed": f"what happened: %agent log {outcome.session_id}; try another way from a checkpoint: %agent fork {outcome.session_id}",
-    }
-    why = outcome.detail or outcome.reason
-    if outcome.error is not None and outcome.state == "suspended":
-        why = str(outcome.error)
-    elif outcome.error is not None:
-        why = (
-            f"{type(outcome.error).__name__}: {outcome.error}"
-            if not isinstance(outcome.error, IpyagentError)
-            else str(outcome.error)
-        )
-    text = f"task {outcome.task_id} is {outcome.state}"
-    if outcome.state == "suspended" and outcome.reason:
-        text += f" ({outcome.reason})"
-    return TaskNotCompleted(
-        f"{text}: {why}" if why else text, task_id=outcome.task_id, state=outcome.state, hint=hints.get(outcome.state, "")
-    )
+    """The error for an execution that ended otherwise than completed, in one line."""
+    error, why = outcome.error, outcome.detail or outcome.reason
+    if error is not None:
+        named = outcome.state == "suspended" or isinstance(error, IpyagentError)
+        why = str(error) if named else f"{type(error).__name__}: {error}"
+    reason = f" ({outcome.reason})" if outcome.state == "suspended" and outcome.reason else ""
+    text = f"task {outcome.task_id} is {outcome.state}{reason}"
+    return TaskNotCompleted(f"{text}: {why}" if why else text, task_id=outcome.task_id, state=outcome.state)

@@ -1,0 +1,161 @@
+"""What every route does: authenticate, authorise, read arguments with care, answer JSON, translate errors.
+
+A handler's method carries `route`, which does the first two and the last; there is no other way to answer.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, Final, TypeVar, cast
+
+import msgspec
+from jupyter_server.auth.decorator import authorized, ws_authenticated
+from jupyter_server.base.handlers import APIHandler
+from msgspec import Struct
+from tornado import web
+
+from ipyagent_lab import errors
+from ipyagent_lab.errors import Problem, TooLarge
+from ipyagent_lab.reading import is_id
+from ipyagent_lab.service import Service
+from ipyagent_sessions.errors import UsageError
+
+RESOURCE: Final = "ipyagent"
+"""The name under which an authorizer decides: `read` for GET and the socket, `write` for POST."""
+
+SETTING: Final = "ipyagent_service"
+MAX_BODY: Final = 64 * 1024
+MAX_SEQ: Final = 2**53 - 1
+_TEXT: Final = 2000
+
+S = TypeVar("S", bound=Struct)
+Method = TypeVar("Method", bound=Callable[..., Any])
+_permits: Any = authorized  # its type variables cannot be solved for an argument that is not a function
+
+
+def route(action: str) -> Callable[[Method], Method]:
+    """A method that only a person who may do `action` (read or write) reaches, and whose errors become answers."""
+
+    def wrap(method: Method) -> Method:
+        @functools.wraps(method)
+        async def answered(self: Handler, *args: Any, **kwargs: Any) -> None:
+            try:
+                await method(self, *args, **kwargs)
+            except web.HTTPError:
+                raise
+            except Exception as error:  # noqa: BLE001  # the edge: every error becomes an answer, unknown ones without details
+                self.fail(error)
+
+        guarded: Any = web.authenticated(_permits(action, RESOURCE)(answered))
+        return cast(Method, guarded)
+
+    return wrap
+
+
+def socket_route(method: Method) -> Method:
+    """The `get` of a socket, which only a person who may read reaches."""
+    guarded: Any = ws_authenticated(_permits("read", RESOURCE)(method))
+    return cast(Method, guarded)
+
+
+class Handler(APIHandler):
+    """Base of the routes."""
+
+    auth_resource = RESOURCE
+
+    @property
+    def service(self) -> Service:
+        found: Service = self.settings[SETTING]
+        return found
+
+    def set_default_headers(self) -> None:
+        super().set_default_headers()
+        self.set_header("Cache-Control", "no-store")
+        self.set_header("X-Content-Type-Options", "nosniff")
+
+    # Answers
+
+    async def reply(self, body: Struct, status: int = HTTPStatus.OK) -> None:
+        """Answer with `body` as JSON."""
+        self.set_status(status)
+        await self.finish(msgspec.json.encode(body))
+
+    def fail(self, error: Exception) -> None:
+        """Answer with what may be told of `error`."""
+        if not errors.is_known(error):
+            self.log.error("ipyagent: %s %s failed", self.request.method, self.request.path, exc_info=error)
+        self._problem(errors.problem_of(error, self.service.root))
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """The server's own refusals (not authenticated, not authorised, no XSRF token), in the same shape."""
+        try:
+            phrase = HTTPStatus(status_code).phrase
+        except ValueError:
+            phrase = "Error"
+        error = kwargs.get("exc_info", (None, None))[1]
+        text = error.log_message if isinstance(error, web.HTTPError) and error.log_message else phrase
+        self._problem(Problem(phrase.replace(" ", ""), text, "", status_code))
+
+    def _problem(self, problem: Problem) -> None:
+        self.set_status(problem.status)
+        _ = self.finish(msgspec.json.encode(problem))
+
+    # Arguments
+
+    def text(self, name: str, most: int = 200) -> str | None:
+        """A text of the query, None when it is not there.  Raises UsageError when it is longer than `most` characters."""
+        value: str | None = self.get_query_argument(name, None)
+        if value is not None and len(value) > most:
+            raise UsageError(f"{name} has {len(value)} characters, {most} are allowed")
+        return value
+
+    def integer(self, name: str, default: int, low: int, high: int) -> int:
+        """A whole number of the query.  Raises UsageError when it is none or out of bounds."""
+        value = self.get_query_argument(name, None)
+        return default if value is None else _integer(name, value, low, high)
+
+    def integers(self, name: str, high: int, most: int) -> list[int]:
+        """Whole numbers from 1 on, with commas between them, sorted.  Raises UsageError when there is none, or more than
+        `most`."""
+        parts = (self.text(name, most=20 * most) or "").split(",")
+        if parts == [""]:
+            raise UsageError(f"{name} is needed", hint=f"one or more numbers with commas: {name}=10,20")
+        if len(parts) > most:
+            raise UsageError(f"{name} names {len(parts)} events, {most} are allowed")
+        return sorted({_integer(name, part, 1, high) for part in parts})
+
+    def body(self, kind: type[S]) -> S:
+        """The body, checked against `kind`.  Raises UsageError and TooLarge."""
+        raw = self.request.body
+        if len(raw) > MAX_BODY:
+            raise TooLarge(f"the body has {len(raw)} bytes, {MAX_BODY} are allowed")
+        return parse(raw, kind, "the body")
+
+
+def parse(raw: bytes | str | msgspec.Raw, kind: type[S], what: str) -> S:
+    """JSON from a page as a `kind`.  Raises UsageError that says where it differs, and when a text is too long."""
+    try:
+        found = msgspec.json.decode(raw, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{what} is not what is expected: {error}") from error
+    for name in kind.__struct_fields__:
+        value = getattr(found, name)
+        texts = [value] if isinstance(value, str) else cast(list[str], value) if isinstance(value, list) else []
+        if len(texts) > 64 or any(len(text) > _TEXT for text in texts):
+            raise UsageError(f"{what}: {name} is too long", hint=f"a text has at most {_TEXT} characters, a list 64 items")
+    return found
+
+
+def checked_id(session_id: str) -> str:
+    """An id from a page that has the form of one.  Raises UsageError, without repeating what it was given."""
+    if not is_id(session_id):
+        raise UsageError("that is not the id of a session", hint="4 to 32 lower-case letters and digits")
+    return session_id
+
+
+def _integer(name: str, value: str, low: int, high: int) -> int:
+    if not (value.isascii() and value.isdigit() and len(value) <= 16 and low <= int(value) <= high):
+        raise UsageError(f"{name} must be a whole number from {low} to {high}")
+    return int(value)

@@ -1,0 +1,100 @@
+"""What a person asks of a task, and forks.  The same requests as from a magic or a terminal, through the session's inbox."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+
+from ipyagent_lab.routes.base import MAX_SEQ, Handler, checked_id, parse, route
+from ipyagent_lab.shapes import ARGS, AnswerArgs, ControlBody, ForkBody, Forked, Outcome
+from ipyagent_sessions import textsafe
+from ipyagent_sessions.errors import ControlRefused, NotFound, UsageError
+from ipyagent_sessions.lifecycle import LOST, TaskState
+from ipyagent_sessions.log import inbox
+from ipyagent_sessions.run import control
+from ipyagent_sessions.session import Session
+
+_STATES: Final = frozenset({*(s.value for s in TaskState), LOST})
+
+
+class _Acting(Handler):
+    """A handler that writes down who did it."""
+
+    @property
+    def actor(self) -> str:
+        """`user:<name>@server`; the name is whatever the server's identity provider says, in one harmless line."""
+        user = self.current_user
+        name = textsafe.plain(str(user.username if user.name.startswith("Anonymous ") else user.name or user.username), 64)
+        return f"user:{name.replace('@', ' at ')}@server"
+
+
+class ControlHandler(_Acting):
+    """POST sessions/{id}/control"""
+
+    @route("write")
+    async def post(self, session_id: str) -> None:
+        asked = self.body(ControlBody)
+        args = parse(asked.args, ARGS[asked.action], "args")
+        if asked.task_id is None and asked.action != "rename":
+            raise UsageError(f"{asked.action} needs the task_id of the task that was shown")
+        if isinstance(args, AnswerArgs) and not args.digest:
+            raise UsageError("an answer needs the digest of the question that was shown")
+        session = await self.service.session(checked_id(session_id))
+        expects, actor = expected(asked.expects), self.actor
+
+        def ask() -> Outcome:
+            _ = session.header
+            given = {k: v for k, v in msgspec.to_builtins(args).items() if v is not None}
+            try:
+                done = control.request(session, asked.action, actor=actor, task_id=asked.task_id, expects=expects, **given)
+            except ControlRefused:
+                if still_waits(session, asked.action, actor):
+                    return Outcome("pending", asked.action)
+                raise
+            return Outcome("accepted", asked.action, done.control_id)
+
+        try:
+            outcome = await self.service.ask(ask)
+        finally:
+            await self.service.settled(session.id)
+        await self.reply(outcome, HTTPStatus.ACCEPTED if outcome.outcome == "pending" else HTTPStatus.OK)
+
+
+class ForkHandler(_Acting):
+    """POST sessions/{id}/fork"""
+
+    @route("write")
+    async def post(self, session_id: str) -> None:
+        asked = self.body(ForkBody)
+        if asked.at is not None and not 1 <= asked.at <= MAX_SEQ:
+            raise NotFound("there is no such event")
+        session = await self.service.session(checked_id(session_id))
+
+        def fork() -> Forked:
+            child = session.fork(asked.at, direction=asked.direction, title=asked.title)
+            parent = child.header.parent
+            assert parent is not None
+            return Forked(child.id, parent.session, parent.seq)
+
+        forked = await self.service.ask(fork)
+        await self.service.settled(forked.session_id)
+        await self.reply(forked, HTTPStatus.CREATED)
+
+
+def expected(states: list[str]) -> list[str]:
+    """The states in the log that a person may have meant by those that were shown.
+
+    A lost task is `running` in the log until somebody notices, and `suspended` from then on.  Raises UsageError.
+    """
+    unknown = [s for s in states if s not in _STATES]
+    if unknown:
+        raise UsageError(f"expects: there is no state {unknown[0]!r}", hint=f"one of {', '.join(sorted(_STATES))}")
+    logged = [s for s in states if s != LOST]
+    return [*logged, TaskState.RUNNING.value, TaskState.SUSPENDED.value] if LOST in states else logged
+
+
+def still_waits(session: Session, action: str, actor: str) -> bool:
+    """Whether a request of this actor lies in the inbox unanswered: it was neither accepted nor refused yet."""
+    return any(c.action == action and c.actor == actor for c in inbox.waiting(session.layout))

@@ -1,0 +1,66 @@
+"""Who answers, the list of sessions, and all about one of them."""
+
+from __future__ import annotations
+
+import platform
+
+import jupyter_server
+
+from ipyagent_lab.errors import short_path
+from ipyagent_lab.index import Query
+from ipyagent_lab.routes.base import Handler, checked_id, route
+from ipyagent_lab.shapes import API, Detail, Status
+from ipyagent_sessions._version import __version__
+from ipyagent_sessions.log.layout import FORMAT
+
+
+class StatusHandler(Handler):
+    """GET status"""
+
+    @route("read")
+    async def get(self) -> None:
+        service = self.service
+        store = await service.store()
+        differences: list[str] = []
+        theirs, version = self.text("store", most=64), self.text("version", most=64)
+        if theirs is not None and theirs != store.id:
+            differences.append(f"you use another store than this server, which uses {short_path(store.root)}: "
+                               "set IPYAGENT_STORE alike in both environments, or IpyagentLab.store in this server's")
+        if version is not None and version != __version__:
+            differences.append(f"you run ipyagent {version}, this server {__version__}: install the same version in both "
+                               "environments")
+        await self.reply(Status(
+            API, __version__, platform.python_version(), jupyter_server.__version__, store.id, short_path(store.root), FORMAT,
+            len(service.index), service.index.filling, service.watcher.mode if service.watcher else "", differences))
+
+
+class SessionsHandler(Handler):
+    """GET sessions"""
+
+    @route("read")
+    async def get(self) -> None:
+        states = (self.text("state") or "").split(",")
+        query = Query(
+            self.integer("limit", 100, 1, 1000), self.text("cursor", most=4000) or "", self.text("q") or "",
+            tuple(s for s in states if s), self.text("notebook", most=2000), self.text("model"),
+            self.text("sort") or "-updated")
+        await self.service.first_page()
+        await self.reply(self.service.index.page(query))
+
+
+class SessionHandler(Handler):
+    """GET sessions/{id}"""
+
+    @route("read")
+    async def get(self, session_id: str) -> None:
+        service = self.service
+        followed = await service.followed(checked_id(session_id))
+        session = followed.session
+
+        def look() -> Detail:
+            shown, tasks, model = followed.with_tasks()
+            parent = session.header.parent
+            return Detail(shown, session.header, tasks, session.checkpoints(), service.index.children(session_id),
+                          parent.seq if parent is not None else 0, model)
+
+        await self.reply(await service.read(look))

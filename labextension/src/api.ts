@@ -1,0 +1,148 @@
+/** The routes of the server part (docs/server-api.md), each as one typed function over one fetch. */
+import { URLExt } from '@jupyterlab/coreutils';
+import { ServerConnection } from '@jupyterlab/services';
+
+import {
+  NotUnderstood,
+  asCard,
+  asEventPage,
+  asOutcome,
+  asPage,
+  asProblem,
+  asShown,
+  asStates,
+  asStatus,
+  isFields
+} from './guards.js';
+import type { Card, ControlBody, EventPage, ForkBody, Outcome, Page, Shown, Status } from './wire.js';
+
+/** The version of the contract that this page was written for. */
+export const API = 1;
+
+const ROOT = 'ipyagent/api';
+
+/**
+ * Why a request gave no answer: `missing`, the server part is not there; `offline`, nothing answered; `refused`, it said no and why;
+ * `failed`, something broke.
+ */
+export type Trouble = 'missing' | 'offline' | 'refused' | 'failed';
+
+export class ApiError extends Error {
+  constructor(
+    readonly trouble: Trouble,
+    message: string,
+    readonly hint: string = '',
+    readonly status: number = 0
+  ) {
+    super(message);
+    this.name = 'ApiError';
+  }
+}
+
+export interface ListQuery {
+  limit?: number;
+  cursor?: string;
+  sort?: string;
+}
+
+export class Api {
+  constructor(private readonly settings: ServerConnection.ISettings) {}
+
+  status(): Promise<Status> {
+    return this.get('status', {}, asStatus);
+  }
+
+  sessions(query: ListQuery): Promise<Page> {
+    return this.get('sessions', { ...query }, asPage);
+  }
+
+  async shown(sessionId: string): Promise<Shown> {
+    return this.get(session(sessionId), {}, body => asShown(isFields(body) ? body['shown'] : body));
+  }
+
+  events(sessionId: string, after: number, limit: number, maxPayload: number): Promise<EventPage> {
+    return this.get(`${session(sessionId)}/events`, { after, limit, max_payload: maxPayload }, asEventPage);
+  }
+
+  /** The card as it was right after event `seq`: rebuilt from the log, nothing is executed. */
+  async cardAt(sessionId: string, seq: number): Promise<Card> {
+    const { cards } = await this.get(`${session(sessionId)}/state`, { at: seq }, asStates);
+    return asCard(cards[0]);
+  }
+
+  control(sessionId: string, body: ControlBody): Promise<Outcome> {
+    return this.post(`${session(sessionId)}/control`, body, asOutcome);
+  }
+
+  fork(sessionId: string, body: ForkBody): Promise<string> {
+    return this.post(`${session(sessionId)}/fork`, body, answer => {
+      const id = isFields(answer) ? answer['session_id'] : undefined;
+      if (typeof id !== 'string') {
+        throw new NotUnderstood('fork.session_id');
+      }
+      return id;
+    });
+  }
+
+  /** The address of the live socket, with the token where cookies do not do. */
+  liveUrl(): string {
+    const url = URLExt.join(this.settings.wsUrl, ROOT, 'live');
+    return this.settings.appendToken && this.settings.token
+      ? `${url}?token=${encodeURIComponent(this.settings.token)}`
+      : url;
+  }
+
+  /** A new socket to the live stream. */
+  connect(): WebSocket {
+    return new this.settings.WebSocket(this.liveUrl());
+  }
+
+  private get<T>(path: string, query: Record<string, string | number | undefined>, read: (body: unknown) => T): Promise<T> {
+    const given = Object.entries(query).filter(([, value]) => value !== undefined);
+    const search = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
+    return this.request(search ? `${path}?${search}` : path, { method: 'GET' }, read);
+  }
+
+  private post<T>(path: string, body: unknown, read: (body: unknown) => T): Promise<T> {
+    return this.request(path, { method: 'POST', body: JSON.stringify(body) }, read);
+  }
+
+  private async request<T>(path: string, init: RequestInit, read: (body: unknown) => T): Promise<T> {
+    let response: Response;
+    try {
+      response = await ServerConnection.makeRequest(`${URLExt.join(this.settings.baseUrl, ROOT)}/${path}`, init, this.settings);
+    } catch {
+      throw new ApiError('offline', 'the Jupyter server does not answer', 'it is tried again by itself');
+    }
+    let body: unknown;
+    try {
+      body = await response.json();
+    } catch {
+      body = undefined;
+    }
+    if (response.ok) {
+      return read(body);
+    }
+    throw errorOf(response.status, body);
+  }
+}
+
+/** The error of an answer that is not 2xx. Ours have a typed body; a 404 without one means that nobody serves these routes. */
+export function errorOf(status: number, body: unknown): ApiError {
+  if (isFields(body) && typeof body['error'] === 'string') {
+    const problem = asProblem(body);
+    return new ApiError(status >= 500 ? 'failed' : 'refused', problem.message, problem.hint, status);
+  }
+  if (status === 404) {
+    return new ApiError('missing', 'the server part of ipyagent is not running in this Jupyter server', MISSING_HINT, status);
+  }
+  if (status === 401 || status === 403) {
+    return new ApiError('refused', 'this Jupyter server does not let you do that', 'log in again, or ask who runs it', status);
+  }
+  return new ApiError('failed', `the Jupyter server answered ${status}`, 'its log has the details', status);
+}
+
+export const MISSING_HINT =
+  'install ipyagent where the server runs, then restart it; `jupyter server extension list` shows whether it is on';
+
+const session = (id: string): string => `sessions/${encodeURIComponent(id)}`;

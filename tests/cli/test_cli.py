@@ -1,0 +1,185 @@
+"""The terminal command: what it says, and its exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.conftest import Terminal
+
+
+def marks(folder: Path) -> list[str]:
+    return (folder / "witness").read_text().splitlines()
+
+
+def test_a_task_runs_asks_is_answered_and_goes_on(folder: Path, terminal: Terminal) -> None:
+    ran = terminal("run", "flows:audit", "--n", "4")
+    assert ran.status == 1
+    assert "suspended (approval): Send it?" in ran.err
+    assert "ipyagent approve" in ran.err
+    assert terminal("approve", "--reason", "fine").status == 0
+    done = terminal("resume")
+    assert (done.status, done.out.strip()) == (0, "'sent 14'")
+    assert sorted(marks(folder)) == ["send 14", "square 0", "square 1", "square 2", "square 3"]
+
+
+def test_the_same_call_continues_and_once_returns_the_recorded_result(folder: Path, terminal: Terminal) -> None:
+    terminal("run", "flows:audit")
+    terminal("deny")
+    again = terminal("run", "flows:audit")
+    assert "continues task" in again.err
+    assert again.out.strip() == "'kept'"
+    once = terminal("run", "flows:audit", "--once")
+    assert (once.status, once.out.strip()) == (0, "'kept'")
+    assert len(marks(folder)) == 4
+
+
+def test_a_second_answer_is_told_who_answered_first(terminal: Terminal) -> None:
+    terminal("run", "flows:audit")
+    terminal("approve")
+    late = terminal("deny", "--approval", "a1")
+    assert late.status == 1
+    assert "it was approved by user:" in late.err
+
+
+def test_what_is_an_option_here_reaches_the_workflow_behind_two_dashes(terminal: Terminal) -> None:
+    terminal("run", "flows:audit", "--title", "ours", "--", "--title", "theirs", "--n", "2")
+    listed = json.loads(terminal("ls", "--json").out)
+    assert listed[0]["title"] == "ours"
+    assert '"theirs"' in terminal("sql", "select payload from events where event_type = 'TaskQueued'", "--json").out
+
+
+def test_usage_errors_are_one_line_and_status_two(terminal: Terminal) -> None:
+    for words in (["run", "nosuch:flow"], ["run", "flows:audit", "--wrong", "1"], ["status", "--wrong"], ["nosuch"], ["--wrong"],
+                  ["resume", "a", "b"], ["run", "flows:square"], ["sql", "drop table events"], ["sql"]):
+        said = terminal(*words)
+        assert said.status == 2, words
+        assert said.err.startswith("ipyagent: ")
+        assert "Traceback" not in said.err
+
+
+def test_nothing_is_written_for_a_call_that_cannot_run(folder: Path, terminal: Terminal) -> None:
+    terminal("run", "flows:audit", "--n", "many")
+    assert list((folder / "store" / "s").iterdir()) == []
+
+
+def test_ids_may_be_shortened_and_an_ambiguous_one_is_refused(terminal: Terminal) -> None:
+    terminal("run", "flows:audit")
+    session = json.loads(terminal("ls", "--json").out)[0]["id"]
+    assert terminal("status", session[:4]).status == 0
+    assert terminal("status", f"{session}.1").status == 0
+    assert "there is no session" in terminal("status", "zzzz").err
+
+
+def test_log_state_checkpoints_and_replay_only_look(folder: Path, terminal: Terminal) -> None:
+    terminal("run", "flows:audit")
+    before = {p: p.read_bytes() for p in (folder / "store").rglob("*") if p.is_file()}
+    assert "ApprovalRequested" in terminal("log").out
+    state = json.loads(terminal("state", "--at", "5", "--json").out)
+    assert state["seq"] == 5
+    assert state["system_state"]["status"] == "running"
+    assert "squares" in terminal("replay").out
+    assert "complete" in terminal("checkpoints").out
+    assert {p: p.read_bytes() for p in (folder / "store").rglob("*") if p.is_file()} == before
+    assert len(marks(folder)) == 4
+
+
+def test_a_fork_goes_on_with_what_was_recorded_and_tells_what_still_exists(folder: Path, terminal: Terminal) -> None:
+    terminal("run", "flows:audit")
+    terminal("approve")
+    terminal("resume")
+    forked = terminal("fork", "--at", "cp:1", "--direction", "do not send", "--json")
+    made = json.loads(forked.out)
+    assert made["still_there"] == ["irreversible activity main/send#1"]
+    assert terminal("resume", made["session_id"]).status == 1
+    assert terminal("deny", made["session_id"]).status == 0
+    assert terminal("resume", made["session_id"]).out.strip() == "'kept'"
+    assert marks(folder).count("square 0") == 1
+    assert marks(folder).count("send 14") == 1
+
+
+def test_a_rerun_needs_a_yes_and_is_a_new_task(folder: Path, terminal: Terminal) -> None:
+    terminal("run", "flows:audit")
+    terminal("deny")
+    terminal("resume")
+    refused = terminal("rerun")
+    assert refused.status == 2
+    assert "results may differ" in refused.err
+    assert terminal("rerun", "--yes").status == 1
+    assert marks(folder).count("square 0") == 2
+    assert len(json.loads(terminal("ls", "--json").out)) == 2
+
+
+def test_a_failed_task_says_why_and_a_fork_goes_on_with_everything_that_completed(folder: Path, terminal: Terminal) -> None:
+    (folder / "broken").touch()
+    ran = terminal("run", "flows:audit")
+    assert ran.status == 1
+    assert "ValueError: three is broken" in ran.err
+    assert "ipyagent fork" in ran.err
+    assert "ended tasks never change" in terminal("resume").err
+    (folder / "broken").unlink()
+    forked = terminal("fork").out
+    assert "--redo square:3" in forked
+    child = forked.split(" into ")[1].split(";")[0]
+    assert "three is broken" in terminal("status", child).out or terminal("resume", child).status == 1
+    fresh = json.loads(terminal("fork", json.loads(terminal("ls", "--json").out)[-1]["id"], "--json").out)["session_id"]
+    assert "suspended (approval)" in terminal("resume", fresh, "--redo", "square:3").err
+    assert marks(folder).count("square 0") == 1
+    assert marks(folder).count("square 3") == 2
+
+
+def test_redo_runs_a_completed_activity_again_on_purpose(folder: Path, terminal: Terminal) -> None:
+    terminal("run", "flows:audit")
+    terminal("resume", "--redo", "square:2")
+    assert marks(folder).count("square 2") == 2
+    assert marks(folder).count("square 1") == 1
+    wrong = terminal("resume", "--redo", "nosuch")
+    assert "no recorded activity" in wrong.err
+    assert "suspended" in terminal("status").out
+
+
+def test_config_names_file_and_key_of_what_is_wrong(folder: Path, terminal: Terminal) -> None:
+    (folder / "ipyagent.yaml").write_text("checkpoint:\n  triggers:\n    - type: time_interval\n      intervall: 5m\n")
+    said = terminal("config")
+    assert said.status == 1
+    assert "ipyagent.yaml: checkpoint.triggers[0].intervall: unknown key" in said.err
+    (folder / "ipyagent.yaml").write_text("checkpoint:\n  storage:\n    backend: s3\n    replication: 3\n")
+    shown = terminal("config").out
+    assert "not in force" in shown
+    assert "checkpoint.storage.replication: 3" in shown
+
+
+def test_doctor_names_store_locks_and_who_started_it(folder: Path, terminal: Terminal) -> None:
+    shown = terminal("doctor").out
+    assert str(folder / "store")[:30] in shown
+    assert "started by" in shown
+    assert "locks" in shown
+
+
+def test_text_from_outside_cannot_move_the_cursor(terminal: Terminal) -> None:
+    terminal("run", "flows:audit", "--title", "evil \x1b[2J\u202e title")
+    for words in (["ls"], ["status"], ["log"]):
+        shown = terminal(*words).out
+        assert "\x1b" not in shown
+        assert "\u202e" not in shown
+
+
+def test_a_damaged_session_breaks_no_listing(folder: Path, terminal: Terminal) -> None:
+    terminal("run", "flows:audit")
+    broken = folder / "store" / "s" / "brokenone"
+    broken.mkdir()
+    (broken / "session.json").write_text("{")
+    listed = json.loads(terminal("ls", "--json").out)
+    assert {row["state"] for row in listed} == {"suspended", "damaged"}
+
+
+def test_a_notebooks_tagged_cells_define_what_a_terminal_resumes(folder: Path, terminal: Terminal) -> None:
+    from ipyagent_sessions.commands.targets import run_setup_cells
+
+    cell = {"cell_type": "code", "metadata": {"tags": ["agent-setup"]}, "source": ["answer_of_cell = 41 + 1\n"]}
+    other = {"cell_type": "code", "metadata": {}, "source": ["raise SystemExit\n"]}
+    (folder / "n.ipynb").write_text(json.dumps({"cells": [other, cell]}))
+    assert run_setup_cells(folder / "n.ipynb") == 1
+    import sys
+
+    assert vars(sys.modules["__main__"]).pop("answer_of_cell") == 42

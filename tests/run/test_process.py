@@ -1,0 +1,213 @@
+"""`isolate="process"`: work that can be killed, that dies with its parent, and whose end is told (R029, R134)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from ipyagent_sessions.errors import ActivityError, ActivityTimeout
+from ipyagent_sessions.run.context import Context
+from ipyagent_sessions.run.definitions import Retry, activity, workflow
+from ipyagent_sessions.testing import Child, wait_until
+from tests.run.harness import PATIENCE, Engine, Witness, bodies
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="signals and process groups of Unix"),
+    pytest.mark.skipif(
+        find_spec("cloudpickle") is None and "IPYAGENT_TEST_INSTALLED" not in os.environ,
+        reason="cloudpickle, which the wheel requires, is not in this environment",
+    ),
+]
+
+
+@pytest.fixture(autouse=True)
+def _functions_travel_by_value() -> Iterator[None]:
+    """As those of a notebook do: a child cannot import a test module."""
+    import cloudpickle
+
+    here = sys.modules[__name__]
+    cloudpickle.register_pickle_by_value(here)
+    yield
+    cloudpickle.unregister_pickle_by_value(here)
+
+
+def add(a: int, b: int = 1) -> tuple[int, int]:
+    return a + b, os.getpid()
+
+
+async def add_async(a: int, b: int = 1) -> tuple[int, int]:
+    return a + b, os.getpid()
+
+
+def report_and_hang(path: str) -> None:
+    """Write one's pid and that of a child of one's own, then never end."""
+    import subprocess
+
+    grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    Path(path + ".tmp").write_text(f"{os.getpid()} {grandchild.pid}")
+    os.replace(path + ".tmp", path)
+    time.sleep(600)
+
+
+def pids(path: Path) -> list[int]:
+    wait_until(path.exists, timeout=PATIENCE, what="the child to report")
+    return [int(n) for n in path.read_text().split()]
+
+
+def gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+@pytest.mark.parametrize("function", [add, add_async])
+def test_it_runs_in_a_process_of_its_own_with_arguments_and_value_intact(engine: Engine, function: Any) -> None:
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> tuple[int, int]:
+        value: tuple[int, int] = await ctx.run(activity(isolate="process")(function), 2, b=3)
+        return value
+
+    value, pid = engine.start(flow).result(30)
+    assert value == 5
+    assert pid != os.getpid()
+
+
+def test_exceptions_travel(engine: Engine) -> None:
+    def broken() -> None:
+        raise LookupError("inside")
+
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> None:
+        await ctx.run(broken, isolate="process")
+
+    handle = engine.start(flow)
+    session = engine.ended(handle, "failed")
+    assert (bodies(session, "ActivityFailed")[0]["error_type"], bodies(session, "ActivityFailed")[0]["error"]) == (
+        "LookupError",
+        "inside",
+    )
+
+
+def test_its_prints_do_not_garble_the_answer(engine: Engine) -> None:
+    def talks() -> int:
+        print("x" * 100_000)
+        os.write(1, b"raw")
+        return 7
+
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> int:
+        return int(await ctx.run(talks, isolate="process"))
+
+    assert engine.start(flow).result(30) == 7
+
+
+def test_at_its_timeout_it_and_its_children_are_killed(engine: Engine, tmp_path: Path) -> None:
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> str:
+        try:
+            await ctx.run(report_and_hang, str(tmp_path / "pids"), isolate="process", timeout=3)
+        except ActivityTimeout as error:
+            return f"still running: {error.still_running}"
+        return ""
+
+    handle = engine.start(flow)
+    found = pids(tmp_path / "pids")
+    assert handle.result(30) == "still running: False"
+    wait_until(lambda: all(map(gone, found)), timeout=PATIENCE, what=f"{found} to be gone")
+
+
+def test_cancel_kills_it_and_its_children_within_five_seconds(engine: Engine, tmp_path: Path) -> None:
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> None:
+        await ctx.run(report_and_hang, str(tmp_path / "pids"), isolate="process")
+
+    handle = engine.start(flow)
+    found = pids(tmp_path / "pids")
+    begun = time.monotonic()
+    handle.ask("cancel", "user:anna")
+    engine.ended(handle, "cancelled")
+    wait_until(lambda: all(map(gone, found)), timeout=5, what=f"{found} to be gone")
+    assert time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_child_that_a_signal_ended_is_reported_with_it(engine: Engine, witness: Witness, number: signal.Signals) -> None:
+    def dies(number: int) -> None:
+        os.kill(os.getpid(), number)
+        time.sleep(60)
+
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> None:
+        await ctx.run(dies, int(number), isolate="process")
+
+    session = engine.ended(engine.start(flow), "failed")
+    (failed,) = bodies(session, "ActivityFailed")
+    assert failed["error_type"] == "ChildDied"
+    assert f"signal {number.name}" in failed["error"]
+
+
+def test_a_child_that_exits_is_reported_with_its_code_and_tried_again(engine: Engine, witness: Witness) -> None:
+    path = str(witness.path)
+
+    def dies_once() -> str:
+        with open(path, "a") as file:
+            file.write("call\n")
+        with open(path) as file:
+            if len(file.readlines()) == 1:
+                os._exit(7)
+        return "done"
+
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> str:
+        return str(await ctx.run(dies_once, isolate="process", retry=Retry(2, initial_s=0, jitter_s=0)))
+
+    handle = engine.start(flow)
+    assert handle.result(30) == "done"
+    assert "exit code 7" in bodies(handle.session, "ActivityRetried")[0]["error"]
+    assert witness.counts["call"] == 2
+
+
+def test_a_child_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
+    code = """
+import asyncio, sys, time
+from pathlib import Path
+from ipyagent_sessions.run import process
+def hang(path):
+    import os, time
+    Path(path + ".tmp").write_text(str(os.getpid()))
+    os.replace(path + ".tmp", path)
+    time.sleep(600)
+asyncio.run(process.call("hang", hang, (sys.argv[1],), {}))
+"""
+    with Child(code, str(tmp_path / "pid")) as parent:
+        (pid,) = pids(tmp_path / "pid")
+        assert not gone(pid)
+        parent.kill()
+        wait_until(lambda: gone(pid), timeout=PATIENCE, what="the child to end with its parent")
+
+
+def test_an_exception_that_cannot_travel_is_told_as_text(engine: Engine) -> None:
+    def broken() -> None:
+        import threading
+
+        raise ValueError(threading.Lock())
+
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> str:
+        try:
+            await ctx.run(broken, isolate="process")
+        except ActivityError as error:
+            return error.error
+        return ""
+
+    assert "ValueError: <unlocked _thread.lock" in engine.start(flow).result(30)
