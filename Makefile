@@ -72,8 +72,9 @@ $(DONE)/wheel: build/wheel.done | $(PY)
 	@mkdir -p $(DONE) && touch $@
 
 # What the wheel needs changes only with pyproject.toml.
+# matplotlib, pandas: the notebooks draw with the one and look at a result with the other; ipyagent needs neither.
 $(DONE)/run: pyproject.toml | $(DONE)/wheel
-	$(PIP) install "$(WHEEL)"
+	$(PIP) install "$(WHEEL)" matplotlib pandas
 	@touch $@
 
 $(DONE)/test: pyproject.toml | $(DONE)/wheel

@@ -24,7 +24,12 @@ def measure(work: Path) -> Iterator[Row]:
     if importlib.util.find_spec("ipyagent") is None:
         print("  the magics (package ipyagent) are not here: %load_ext is left out")
         return
-    yield row("%load_ext ipyagent in a kernel that has just started", [_load(work) for _ in range(SAMPLES + 1)][1:], "ms", at_most=200)
+    yield row(
+        "%load_ext ipyagent in a kernel that has just started",
+        [_load(work) for _ in range(SAMPLES + 1)][1:],
+        "ms",
+        at_most=200,
+    )
 
 
 def _load(work: Path) -> float:
@@ -36,7 +41,8 @@ def _load(work: Path) -> float:
     said: list[str] = []
     try:
         reply = client.execute_interactive(
-            LOAD, timeout=60, output_hook=lambda message: said.append(str(message["content"].get("text", ""))))
+            LOAD, timeout=60, output_hook=lambda message: said.append(str(message["content"].get("text", "")))
+        )
         if reply["content"]["status"] != "ok":
             raise RuntimeError("\n".join(reply["content"]["traceback"]))
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -33,7 +34,7 @@ class Row:
     def ok(self) -> bool | None:
         if self.at_least is None and self.at_most is None:
             return None
-        return (self.at_least is None or self.measured >= self.at_least) and (self.at_most is None or self.measured <= self.at_most)
+        return (self.at_least or 0.0) <= self.measured <= (math.inf if self.at_most is None else self.at_most)
 
     @property
     def bound(self) -> str:
@@ -45,8 +46,15 @@ class Row:
         return {**asdict(self), "ok": self.ok}
 
 
-def row(what: str, samples: Sequence[float], unit: str = "", *, at_least: float | None = None, at_most: float | None = None,
-        note: str = "") -> Row:
+def row(
+    what: str,
+    samples: Sequence[float],
+    unit: str = "",
+    *,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    note: str = "",
+) -> Row:
     """A row whose value is the median of `samples`."""
     return Row(what, statistics.median(samples), unit, at_least, at_most, list(samples), note)
 
@@ -60,10 +68,12 @@ def number(value: float) -> str:
 
 def table(rows: Sequence[Row]) -> str:
     """The rows as a Markdown table."""
+    shown = {True: "yes", False: "NO", None: ""}
     cells = [("what", "measured", "bound", "ok")]
-    for r in rows:
-        cells.append((f"{r.what} ({r.note})" if r.note else r.what, f"{number(r.measured)} {r.unit}".strip(), r.bound,
-                      {True: "yes", False: "NO", None: ""}[r.ok]))
+    cells += [
+        (f"{r.what} ({r.note})" if r.note else r.what, f"{number(r.measured)} {r.unit}".strip(), r.bound, shown[r.ok])
+        for r in rows
+    ]
     widths = [max(len(c[i]) for c in cells) for i in range(4)]
     lines = ["| " + " | ".join(text.ljust(width) for text, width in zip(c, widths, strict=True)) + " |" for c in cells]
     lines.insert(1, "| " + " | ".join("-" * width for width in widths) + " |")
@@ -87,11 +97,11 @@ def bare(folder: Path, count: int, size: int) -> float:
         path.unlink()
 
 
-def timed(function: Callable[[], object]) -> float:
-    """Seconds that `function` takes."""
-    begun = time.perf_counter()
+def timed(function: Callable[[], object]) -> tuple[float, float]:
+    """Seconds that `function` takes: of the clock, and of this thread's CPU."""
+    begun, used = time.perf_counter(), time.thread_time()
     function()
-    return time.perf_counter() - begun
+    return time.perf_counter() - begun, time.thread_time() - used
 
 
 def size_of(folder: Path) -> int:

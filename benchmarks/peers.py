@@ -2,8 +2,8 @@
 
     python peers.py FOLDER BYTES
 
-prints JSON: for each library the ratio of one bare write+fdatasync of BYTES to one of its steps (median of interleaved samples),
-or null when it is not installed.
+prints JSON: for each library the ratio of one bare write+fdatasync of BYTES to one of its steps (median of interleaved
+samples), or null when it is not installed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def langgraph(folder: Path, durability: Any) -> float:
     with SqliteSaver.from_conn_string(str(folder / "checkpoints.sqlite")) as saver:
         app = graph.compile(checkpointer=saver)
         begun = time.perf_counter()
-        app.invoke({"number": 0, "text": ""}, {"configurable": {"thread_id": "1"}, "recursion_limit": STEPS + 10}, durability=durability)
+        settings = {"configurable": {"thread_id": "1"}, "recursion_limit": STEPS + 10}
+        app.invoke({"number": 0, "text": ""}, settings, durability=durability)
         return (time.perf_counter() - begun) / STEPS
 
 
@@ -52,8 +53,14 @@ def dbos(folder: Path, _: Any) -> float:
     from dbos import DBOS
 
     folder.mkdir()
-    DBOS(config={"name": "bench", "system_database_url": f"sqlite:///{folder / 'dbos.sqlite'}", "run_admin_server": False,
-                 "log_level": "CRITICAL"})
+    DBOS(
+        config={
+            "name": "bench",
+            "system_database_url": f"sqlite:///{folder / 'dbos.sqlite'}",
+            "run_admin_server": False,
+            "log_level": "CRITICAL",
+        }
+    )
 
     @DBOS.step()
     def step(number: int) -> dict[str, Any]:
@@ -78,7 +85,10 @@ def main() -> None:
     folder, size = Path(sys.argv[1]), int(sys.argv[2])
     folder.mkdir(parents=True)
     kinds: dict[str, tuple[Callable[[Path, Any], float], Any]] = {
-        "LangGraph, durability sync": (langgraph, "sync"), "LangGraph, durability async": (langgraph, "async"), "DBOS on SQLite": (dbos, None)}
+        "LangGraph, durability sync": (langgraph, "sync"),
+        "LangGraph, durability async": (langgraph, "async"),
+        "DBOS on SQLite": (dbos, None),
+    }
     found: dict[str, dict[str, float] | None] = {}
     for name, (kind, option) in kinds.items():
         samples = []
@@ -89,8 +99,10 @@ def main() -> None:
         except ImportError:
             found[name] = None
             continue
-        found[name] = {"ratio": statistics.median(floor / took for floor, took in samples),
-                       "per_s": statistics.median(1 / took for _, took in samples)}
+        found[name] = {
+            "ratio": statistics.median(floor / took for floor, took in samples),
+            "per_s": statistics.median(1 / took for _, took in samples),
+        }
     print(json.dumps(found))
 
 

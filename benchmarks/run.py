@@ -40,7 +40,9 @@ def peers(work: Path, python: str) -> Iterator[Row]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=f"some of: {', '.join(PARTS)}")
-    parser.add_argument("--peers", nargs="?", const=sys.executable, metavar="PYTHON", help="also LangGraph and DBOS, in that environment")
+    parser.add_argument(
+        "--peers", nargs="?", const=sys.executable, metavar="PYTHON", help="also LangGraph and DBOS, in that environment"
+    )
     options = parser.parse_args()
     rows: list[Row] = []
     OUT.mkdir(parents=True, exist_ok=True)
@@ -52,11 +54,17 @@ def main() -> None:
         finally:
             shutil.rmtree(work, ignore_errors=True)
     machine = {
-        "at": datetime.now(UTC).isoformat(timespec="seconds"), "python": platform.python_version(), "cpus": os.cpu_count(),
-        "platform": platform.platform(), "load": os.getloadavg() if hasattr(os, "getloadavg") else None}
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "cpus": os.cpu_count(),
+        "platform": platform.platform(),
+        "load": os.getloadavg() if hasattr(os, "getloadavg") else None,
+    }
     print(table(rows))
     result = OUT / f"{datetime.now(UTC):%Y%m%d-%H%M%S}.json"
-    result.write_text(json.dumps({"machine": machine, "rows": [r.as_dict() for r in rows]}, indent=1, ensure_ascii=False), "utf-8")
+    result.write_text(
+        json.dumps({"machine": machine, "rows": [r.as_dict() for r in rows]}, indent=1, ensure_ascii=False), "utf-8"
+    )
     print(f"\nsamples: {os.path.relpath(result)}")
 
 

@@ -6,16 +6,17 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from ipyagent_sessions.log import checkpoints
-from ipyagent_sessions.log.lease import this_process
 from measure import SAMPLES, Row, row
 from workloads import run
+
+from ipyagent_sessions.log import checkpoints
+from ipyagent_sessions.log.lease import this_process
 
 RESULTS, INTERVAL_S = 10_000, 300.0
 
 
 def measure(work: Path) -> Iterator[Row]:
-    session = run(work / "session", RESULTS, durability="exit")[1]
+    session = run(work / "session", RESULTS, durability="exit").session
     appender = session.append(this_process(by="benchmark"))
     whole, held = [], []
     try:

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ipyagent_sessions import Context, Session, Store, activity, run_workflow, workflow
 from ipyagent_sessions.log.appender import Durability
@@ -44,18 +44,18 @@ async def step(number: int) -> dict[str, Any]:
 
 
 @activity(effect="none")
-async def entered() -> float:
-    """When the first activity after a resume is entered."""
-    return time.perf_counter()
+async def entered() -> list[float]:
+    """When the first activity after a resume is entered: by the clock, and by the CPU time of the process."""
+    return [time.perf_counter(), time.process_time()]
 
 
 @workflow
-async def steps(ctx: Context, count: int, effect: Effect) -> float:
-    """`count` activities one after another; returns the seconds they took."""
-    begun = time.perf_counter()
+async def steps(ctx: Context, count: int, effect: Effect) -> list[float]:
+    """`count` activities one after another; returns the seconds they took: of the clock, and of this thread's CPU."""
+    begun, used = time.perf_counter(), time.thread_time()
     for number in range(count):
         await ctx.run(step, number, effect=effect)
-    return time.perf_counter() - begun
+    return [time.perf_counter() - begun, time.thread_time() - used]
 
 
 @workflow
@@ -69,17 +69,25 @@ async def growing(ctx: Context, count: int, stages: int) -> None:
 
 
 @workflow
-async def interrupted(ctx: Context, count: int) -> float:
+async def interrupted(ctx: Context, count: int) -> Any:
     """`count` activities and then death, where the environment says so; run again it goes on from there."""
     for number in range(count):
         await ctx.run(step, number)
     if "IPYAGENT_BENCH_DIE" in os.environ:
         os.kill(os.getpid(), signal.SIGKILL)
-    return float(await ctx.run(entered))
+    return await ctx.run(entered)
 
 
-def run(folder: Path, count: int, effect: Effect = "none", durability: Durability = "sync",
-        disk: Counting | None = None) -> tuple[float, Session]:
-    """The seconds an activity of `steps` takes in a new store in `folder`, starting and ending the task not counted."""
+class Ran(NamedTuple):
+    """Seconds an activity took, starting and ending the task not counted, and the session it left."""
+
+    wall: float
+    cpu: float
+    session: Session
+
+
+def run(folder: Path, count: int, effect: Effect = "none", durability: Durability = "sync", disk: Disk | None = None) -> Ran:
+    """Run `steps` in a new store in `folder`."""
     handle = run_workflow(Store(folder, disk=disk), steps, (count, effect), options=RunOptions(durability=durability))
-    return handle.result() / count, handle.session
+    wall, cpu = handle.result()
+    return Ran(wall / count, cpu / count, handle.session)

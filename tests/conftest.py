@@ -13,8 +13,13 @@ from ipyagent_sessions.store import Store
 from ipyagent_sessions.testing import FakeClock, FakeIds, FaultyDisk
 
 # Many tests write files: the time of one example says nothing, and a failure must come again on the next run.
-settings.register_profile("here", deadline=None, derandomize=True, max_examples=60,
-                          suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+settings.register_profile(
+    "here",
+    deadline=None,
+    derandomize=True,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 settings.load_profile("here")
 
 

@@ -78,8 +78,9 @@ def _payloads() -> Iterator[str]:
 
 
 def _parquet() -> Iterator[str]:
-    yield "## Columns of a sealed segment\n\n`<store>/s/<session>/events/<first>-<last>-<epoch>.parquet`, compressed with zstd.\n"
-    rows = [(field.name, str(field.type), "" if field.nullable else "never null") for field in segments.schema()]
+    yield "## Columns of a sealed segment\n\n`<store>/s/<session>/events/<first>-<last>-<epoch>.parquet`, in zstd.\n"
+    schema: list[Any] = list(segments.schema())
+    rows = [(str(field.name), str(field.type), "" if field.nullable else "never null") for field in schema]
     yield from _table(("column", "type", ""), rows)
 
 

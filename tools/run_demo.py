@@ -1,4 +1,4 @@
-"""Runs a notebook from its first cell to its last without a browser and says in a few lines what happened.
+"""Runs a notebook from its first cell to its last without a browser, says what it is at, and in a few lines what happened.
 
 The store, the IPython profile and the working folder are fresh and private, so no earlier session and no start-up file of
 somebody's changes what comes out.  Exit code 1, with the cell and its error, when the notebook does not reach its end.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import sys
 import time
@@ -22,6 +23,7 @@ nbformat: Final[Any] = untyped_nbformat
 """It claims to be typed and annotates none of its functions."""
 
 CLOSING_LINES: Final = 24
+COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -39,32 +41,53 @@ def main(argv: list[str] | None = None) -> int:
     os.environ["IPYTHONDIR"] = str(work / "ipython")
 
     notebook = nbformat.read(args.notebook, as_version=4)
+    started = time.monotonic()
     client = NotebookClient(
         notebook,
         timeout=args.timeout,
         resources={"metadata": {"path": str(work / "files")}},
+        record_timing=False,
+        on_cell_start=_Sections(notebook, started).begin,
         # else the kernel warns on each start that it talks TCP, to a client on the same machine
         extra_arguments=["--log-level=ERROR"],
     )
-    started = time.monotonic()
     failure: str | None = None
     try:
         client.execute()
     except (CellControlSignal, CellTimeoutError, DeadKernelError) as error:
-        failure = str(error).strip()
+        failure = COLOURS.sub("", str(error)).strip()
     finally:
         args.out.parent.mkdir(parents=True, exist_ok=True)
         nbformat.write(notebook, args.out)
 
     code: list[Any] = [cell for cell in notebook.cells if cell.cell_type == "code"]
     ran = [cell for cell in code if cell.execution_count is not None]
-    where = f"executed notebook: {_shown(args.out)}\nstore: {_shown(work / 'store')}"
+    where = f"executed notebook: {_shown(args.out)}\nits store:         {_shown(work / 'store')}"
     if failure is not None:
-        print(f"{args.notebook.name} stopped at code cell {len(ran)} of {len(code)}:\n{failure}\n\n{where}", file=sys.stderr)
+        print(f"\n{args.notebook.name} stopped at code cell {len(ran)} of {len(code)}:\n{failure}\n\n{where}", file=sys.stderr)
         return 1
-    print(f"{args.notebook.name}: {len(ran)} of {len(code)} code cells ran in {time.monotonic() - started:.1f} s\n")
+    print(f"\n{args.notebook.name}: {len(ran)} of {len(code)} code cells ran in {time.monotonic() - started:.0f} s\n")
     print(f"{_closing(code)}\n\n{where}")
     return 0
+
+
+class _Sections:
+    """Prints a section's heading when its first cell starts."""
+
+    def __init__(self, notebook: Any, started: float) -> None:
+        self._started = started
+        self._heading: dict[int, str] = {}
+        self._last = heading = ""
+        for index, cell in enumerate(notebook.cells):
+            found = re.search(r"^##? (.+)$", cell.source, re.MULTILINE) if cell.cell_type == "markdown" else None
+            heading = found[1] if found else heading
+            self._heading[index] = heading
+
+    def begin(self, cell: Any, cell_index: int) -> None:
+        heading = self._heading[cell_index]
+        if cell.cell_type == "code" and heading != self._last:
+            self._last = heading
+            print(f"{time.monotonic() - self._started:4.0f} s  {heading}", flush=True)
 
 
 def _closing(code: list[Any]) -> str:

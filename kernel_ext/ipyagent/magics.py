@@ -56,7 +56,7 @@ class AgentMagics(Magics):
             if not name.isidentifier():
                 raise UsageError(f"--out {name}: not the name of a variable")
             self.shell.user_ns[name] = value
-        return Finished(value, result.task_id, result.session_id) if isinstance(result, Ended) else result
+        return Finished(value, result.task_id, result.session_id, taken=bool(name)) if isinstance(result, Ended) else result
 
     @contextlib.contextmanager
     def _foreground(self, options: Any) -> Iterator[None]:

@@ -40,16 +40,17 @@ class CellScreen:
 
 
 class Finished:
-    """What a foreground `run` returns: shown as the workflow's value, if it has one."""
+    """What a foreground `run` returns: shown as the workflow's value, if it has one and no variable took it (`--out`)."""
 
-    def __init__(self, value: Any, task_id: str, session_id: str) -> None:
+    def __init__(self, value: Any, task_id: str, session_id: str, *, taken: bool = False) -> None:
         self.value = value
         self.task_id = task_id
         self.session_id = session_id
+        self._taken = taken
 
     def __repr__(self) -> str:
         return f"<task {self.task_id} completed>"
 
     def _ipython_display_(self) -> None:
-        if self.value is not None:
+        if self.value is not None and not self._taken:
             display(self.value)  # type: ignore[no-untyped-call]  # IPython has no types here

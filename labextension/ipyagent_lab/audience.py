@@ -26,7 +26,7 @@ def encode(message: Message) -> bytes:
     return _encoder.encode(message)
 
 
-class Page(Protocol):
+class Listener(Protocol):
     """A page, as far as it is told things.  A later message under the same `key` replaces one that was not sent yet."""
 
     def tell(self, key: str, message: Callable[[], bytes]) -> None: ...
@@ -35,22 +35,28 @@ class Page(Protocol):
 class Audience:
     """`picture` makes what is shown of a session, `problem` what is told of an error that it raised."""
 
-    def __init__(self, index: Index, picture: Callable[[str], Awaitable[Shown]], problem: Callable[[BaseException], Problem],
-                 clock: Clock, log: logging.Logger) -> None:
+    def __init__(
+        self,
+        index: Index,
+        picture: Callable[[str], Awaitable[Shown]],
+        problem: Callable[[BaseException], Problem],
+        clock: Clock,
+        log: logging.Logger,
+    ) -> None:
         self._index = index
         self._picture = picture
         self._problem = problem
         self._clock = clock
         self._log = log
         self._topics: dict[str, _Topic] = {}
-        self._followers: dict[Page, set[str]] = {}
+        self._followers: dict[Listener, set[str]] = {}
         self._list: Paced | None = None
 
     def subscribed(self) -> list[str]:
         """The sessions that pages watch."""
         return list(self._topics)
 
-    def subscribe(self, page: Page, ids: set[str]) -> None:
+    def subscribe(self, page: Listener, ids: set[str]) -> None:
         """`page` watches these and no others; it is told at once what is known of them."""
         for session_id in ids:
             topic = self._topics.get(session_id)
@@ -63,14 +69,14 @@ class Audience:
         for session_id in [i for i, topic in self._topics.items() if page in topic.pages and i not in ids]:
             self._unsubscribe(page, session_id)
 
-    def _unsubscribe(self, page: Page, session_id: str) -> None:
+    def _unsubscribe(self, page: Listener, session_id: str) -> None:
         topic = self._topics[session_id]
         topic.pages.discard(page)
         if not topic.pages:
             topic.paced.stop()
             del self._topics[session_id]
 
-    def follow_list(self, page: Page, wanted: bool) -> None:
+    def follow_list(self, page: Listener, wanted: bool) -> None:
         """`page` is told of changed rows, beginning with how many sessions there are."""
         if not wanted:
             self._followers.pop(page, None)
@@ -80,7 +86,7 @@ class Audience:
         self._followers.setdefault(page, set())
         page.tell("list", lambda: self._list_message(page))
 
-    def leave(self, page: Page) -> None:
+    def leave(self, page: Listener) -> None:
         """The page is gone."""
         self.subscribe(page, set())
         self._followers.pop(page, None)
@@ -110,13 +116,20 @@ class Audience:
         for page in self._followers:
             page.tell("list", lambda page=page: self._list_message(page))  # type: ignore[misc]  # mypy cannot infer the default
 
-    def _list_message(self, page: Page) -> bytes:
+    def _list_message(self, page: Listener) -> bytes:
         """Made when its turn comes, of all that has changed until then."""
         pending = self._followers.get(page, set())
         rows = [(i, self._index.get(i)) for i in sorted(pending)]
         pending.clear()
-        return encode(ListMessage([e.row for _, e in rows if e is not None], [i for i, e in rows if e is None],
-                                  self._index.counts(), self._index.revision, self._index.filling))
+        return encode(
+            ListMessage(
+                [e.row for _, e in rows if e is not None],
+                [i for i, e in rows if e is None],
+                self._index.counts(),
+                self._index.revision,
+                self._index.filling,
+            )
+        )
 
     async def _refresh(self, topic: _Topic) -> None:
         """Make a picture and tell the pages that watch."""
@@ -135,10 +148,11 @@ class Audience:
 class _Topic:
     """A watched session."""
 
-    def __init__(self, session_id: str, refresh: Callable[[_Topic], Awaitable[None]], clock: Clock,
-                 log: logging.Logger) -> None:
+    def __init__(
+        self, session_id: str, refresh: Callable[[_Topic], Awaitable[None]], clock: Clock, log: logging.Logger
+    ) -> None:
         self.session_id = session_id
-        self.pages: set[Page] = set()
+        self.pages: set[Listener] = set()
         self.latest: bytes | None = None
         self.paced = Paced(lambda: refresh(self), CARD_GAP, clock, log)
 

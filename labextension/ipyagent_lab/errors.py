@@ -63,10 +63,18 @@ def problem_of(error: BaseException, root: Path | None = None) -> Problem:
         status = next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
         return Problem(type(error).__name__, _shortened(error.message, root), _shortened(error.hint, root), status)
     if isinstance(error, OSError) and error.errno in _FULL:
-        return Problem("PersistenceError", f"the store cannot be written: {os.strerror(error.errno or 0)}",
-                       "free some space or mend the disk; reading works meanwhile", HTTPStatus.INSUFFICIENT_STORAGE)
-    return Problem("ServerError", "something went wrong in the server part of ipyagent", "its log has the details",
-                   HTTPStatus.INTERNAL_SERVER_ERROR)
+        return Problem(
+            "PersistenceError",
+            f"the store cannot be written: {os.strerror(error.errno or 0)}",
+            "free some space or mend the disk; reading works meanwhile",
+            HTTPStatus.INSUFFICIENT_STORAGE,
+        )
+    return Problem(
+        "ServerError",
+        "something went wrong in the server part of ipyagent",
+        "its log has the details",
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+    )
 
 
 def is_known(error: BaseException) -> bool:
@@ -79,7 +87,7 @@ def short_path(path: Path) -> str:
     text = str(path)
     home = str(Path.home())
     if text == home or text.startswith(home + os.sep):
-        text = "~" + text[len(home):]
+        text = "~" + text[len(home) :]
     return text if len(text) <= 60 else f"{text[:20]}…{text[-39:]}"
 
 

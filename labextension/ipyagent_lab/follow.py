@@ -105,9 +105,13 @@ def shown(session: Session, state: State) -> Shown:
     holder = lease.read_holder(session.layout)
     running = now_is == TaskState.RUNNING
     partial = live.partial[-_PARTIAL:] if live is not None and running and live.task_id == state.system_state.task_id else ""
-    return Shown(session.id, card(session.id, state, live, now_is, session.place.clock.now()), partial,
-                 silent_since(session.layout) if running else None, holder.describe() if holder is not None and running else
-                 None)
+    return Shown(
+        session.id,
+        card(session.id, state, live, now_is, session.place.clock.now()),
+        partial,
+        silent_since(session.layout) if running else None,
+        holder.describe() if holder is not None and running else None,
+    )
 
 
 def past(session_id: str, state: State) -> Card:

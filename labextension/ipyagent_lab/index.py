@@ -24,7 +24,9 @@ LIMIT: Final = 50_000
 NEEDS_YOU: Final = "needs_you"
 
 _KEYS: Final[dict[str, Callable[[Row], Any]]] = {
-    "updated": lambda row: row.updated_at, "created": lambda row: row.created_at, "title": lambda row: row.title.casefold(),
+    "updated": lambda row: row.updated_at,
+    "created": lambda row: row.created_at,
+    "title": lambda row: row.title.casefold(),
     "cost": lambda row: row.cost_usd,
 }
 

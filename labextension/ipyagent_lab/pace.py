@@ -63,6 +63,11 @@ class Outbox:
         self._waiting[key] = message
         self._filled.set()
 
+    @property
+    def waiting(self) -> int:
+        """How many messages have not been sent yet."""
+        return len(self._waiting)
+
     def stop(self) -> None:
         self._waiting.clear()
         self._task.cancel()

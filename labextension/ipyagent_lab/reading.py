@@ -98,16 +98,30 @@ def _problem(error: Exception, store: Store) -> str:
 def _entry(session: Session, summary: live.Summary, stamp: int) -> Entry:
     # what the folder is called decides, whatever a file in it says
     row = Row(
-        session.id, summary.state or "empty", _cut(summary.title), summary.task_id, _cut(summary.target), summary.notebook,
-        _cut(summary.reason), _cut(summary.detail), summary.done, summary.total, summary.failed, summary.needs_you,
-        summary.tasks, summary.cost_usd, summary.input_tokens, summary.output_tokens, summary.created_at, summary.updated_at,
-        summary.parent, _cut(summary.model))
+        session.id,
+        summary.state or "empty",
+        _cut(summary.title),
+        summary.task_id,
+        _cut(summary.target),
+        summary.notebook,
+        _cut(summary.reason),
+        _cut(summary.detail),
+        summary.done,
+        summary.total,
+        summary.failed,
+        summary.needs_you,
+        summary.tasks,
+        summary.cost_usd,
+        summary.input_tokens,
+        summary.output_tokens,
+        summary.created_at,
+        summary.updated_at,
+        summary.parent,
+        _cut(summary.model),
+    )
     if summary.state == TaskState.RUNNING:
         row.state = session.effective_state(summary)
         row.silent_since = silent_since(session.layout) if row.state == TaskState.RUNNING else None
-        now = session.live()
-        if now is not None and now.task_id == summary.task_id:
-            row.done, row.total = now.done, now.total
     return Entry(row, summary.state, summary.seq, stamp)
 
 

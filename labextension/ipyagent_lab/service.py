@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
-from ipyagent_lab.audience import Audience, Page
+from ipyagent_lab.audience import Audience, Listener
 from ipyagent_lab.errors import problem_of
 from ipyagent_lab.follow import Followed, Shelf
 from ipyagent_lab.index import LIMIT, Index
@@ -89,8 +89,9 @@ class Service:
         return self._store
 
     def _begin(self, store: Store) -> None:
-        self.watcher = Watcher(store.sessions_folder, self.touch, self._hot, self.read, self.clock, self.log,
-                               notify=self._notify)
+        self.watcher = Watcher(
+            store.sessions_folder, self.touch, self._hot, self.read, self.clock, self.log, notify=self._notify
+        )
         self.sweeper = Sweeper(store, self.index, self.read, self._swept, self.clock, self.log)
         self._tasks = [asyncio.create_task(self._fill(store, self.watcher)), asyncio.create_task(self.sweeper.run())]
 
@@ -190,13 +191,13 @@ class Service:
             if self.watcher is not None:
                 self.watcher.reheat()
 
-    def subscribe(self, page: Page, ids: set[str]) -> None:
+    def subscribe(self, page: Listener, ids: set[str]) -> None:
         """`page` watches these sessions and no others."""
         self.audience.subscribe(page, ids)
         if self.watcher is not None:
             self.watcher.reheat()
 
-    def leave(self, page: Page) -> None:
+    def leave(self, page: Listener) -> None:
         """The page is gone."""
         self.audience.leave(page)
         if self.watcher is not None:

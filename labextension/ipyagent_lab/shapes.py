@@ -198,7 +198,11 @@ class RenameArgs(Struct, forbid_unknown_fields=True):
 
 
 ARGS: Final[dict[str, type[NoArgs | CancelArgs | AnswerArgs | CheckpointArgs | RenameArgs]]] = {
-    "pause": NoArgs, "resume": NoArgs, "cancel": CancelArgs, "answer": AnswerArgs, "checkpoint": CheckpointArgs,
+    "pause": NoArgs,
+    "resume": NoArgs,
+    "cancel": CancelArgs,
+    "answer": AnswerArgs,
+    "checkpoint": CheckpointArgs,
     "rename": RenameArgs,
 }
 
@@ -269,7 +273,28 @@ class ProblemMessage(Struct, tag="problem", tag_field="type"):
 
 Message = Hello | CardMessage | ListMessage | ProblemMessage
 SPOKEN: Final[tuple[type[Any], ...]] = (
-    Problem, Status, Row, Counts, Page, Shown, Detail, EventPage, States, ControlBody, NoArgs, CancelArgs, AnswerArgs,
-    CheckpointArgs, RenameArgs, Outcome, ForkBody, Forked, Wanted, Hello, CardMessage, ListMessage, ProblemMessage,
+    Problem,
+    Status,
+    Row,
+    Counts,
+    Page,
+    Shown,
+    Detail,
+    EventPage,
+    States,
+    ControlBody,
+    NoArgs,
+    CancelArgs,
+    AnswerArgs,
+    CheckpointArgs,
+    RenameArgs,
+    Outcome,
+    ForkBody,
+    Forked,
+    Wanted,
+    Hello,
+    CardMessage,
+    ListMessage,
+    ProblemMessage,
 )
 """The roots of the contract; what they hold is found from them."""

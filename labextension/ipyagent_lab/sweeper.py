@@ -55,8 +55,15 @@ class Seen(Struct):
 class Sweeper:
     """`look` runs a blocking function in a thread, `seen` is called on the event loop with what was noteworthy."""
 
-    def __init__(self, store: Store, index: Index, look: Callable[[Callable[[], list[Seen]]], Awaitable[list[Seen]]],
-                 seen: Callable[[list[Seen]], None], clock: Clock, log: logging.Logger) -> None:
+    def __init__(
+        self,
+        store: Store,
+        index: Index,
+        look: Callable[[Callable[[], list[Seen]]], Awaitable[list[Seen]]],
+        seen: Callable[[list[Seen]], None],
+        clock: Clock,
+        log: logging.Logger,
+    ) -> None:
         self.store = store
         self._index = index
         self._look = look
@@ -86,6 +93,10 @@ class Sweeper:
         if found:
             self._seen(found)
         return found
+
+    def resting(self) -> list[str]:
+        """The sessions that could not be attended and are left alone for a while."""
+        return list(self._resting)
 
     def _cases(self) -> list[Case]:
         index = self._index

@@ -1,6 +1,6 @@
 """Structs as TypeScript, so that the page's types and the written contract are those of the code.
 
-    python -m ipyagent_lab.typescript docs/server-api.md      # renews the block between the two markers
+python -m ipyagent_lab.typescript docs/server-api.md      # renews the block between the two markers
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ from ipyagent_lab import shapes
 BEGIN: Final = "<!-- made by python -m ipyagent_lab.typescript docs/server-api.md -->"
 END: Final = "<!-- end -->"
 _SIMPLE: Final[dict[Any, str]] = {
-    str: "string", int: "number", float: "number", bool: "boolean", type(None): "null", Any: "unknown", Raw: "unknown",
+    str: "string",
+    int: "number",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+    Any: "unknown",
+    Raw: "unknown",
     UnsetType: "undefined",
 }
 

@@ -39,8 +39,17 @@ class Watcher:
     `look` runs a blocking function in a thread; `hot` gives the ids to watch closely, the most important ones first.
     """
 
-    def __init__(self, folder: Path, changed: Callable[[set[str]], None], hot: Callable[[], list[str]], look: Look,
-                 clock: Clock, log: logging.Logger, *, notify: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        changed: Callable[[set[str]], None],
+        hot: Callable[[], list[str]],
+        look: Look,
+        clock: Clock,
+        log: logging.Logger,
+        *,
+        notify: bool = True,
+    ) -> None:
         self.mode = "notify" if notify else "polling"
         self.known: dict[str, int] = {}
         self._folder = folder
@@ -60,6 +69,11 @@ class Watcher:
         """Which sessions are hot may have changed."""
         if tuple(self._hot()[:HOT]) != self._hot_now:
             self._again.set()
+
+    def heated(self) -> None:
+        """From now on the hot sessions are these."""
+        self._hot_now = tuple(self._hot()[:HOT])
+        self._watches += 1
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -101,8 +115,7 @@ class Watcher:
     async def _watch_hot(self) -> None:
         while True:
             self._again.clear()
-            self._hot_now = tuple(self._hot()[:HOT])
-            self._watches += 1
+            self.heated()
             if self.mode == "polling":
                 await self._poll()
                 continue
@@ -124,8 +137,15 @@ class Watcher:
         if hot:
             self._changed(set(hot))  # what happened between two watches
         try:
-            async for changes in awatch(*paths, recursive=False, watch_filter=None, debounce=_DEBOUNCE_MS, step=_STEP_MS,
-                                        rust_timeout=1000, stop_event=ended):
+            async for changes in awatch(
+                *paths,
+                recursive=False,
+                watch_filter=None,
+                debounce=_DEBOUNCE_MS,
+                step=_STEP_MS,
+                rust_timeout=1000,
+                stop_event=ended,
+            ):
                 told = {i for _, path in changes if (i := self._id_of(path)) is not None}
                 self._told |= told
                 if told:

@@ -2,13 +2,13 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
+import { ApiError, errorOf } from './api-errors.js';
 import {
   NotUnderstood,
   asCard,
   asEventPage,
   asOutcome,
   asPage,
-  asProblem,
   asShown,
   asStates,
   asStatus,
@@ -20,24 +20,6 @@ import type { Card, ControlBody, EventPage, ForkBody, Outcome, Page, Shown, Stat
 export const API = 1;
 
 const ROOT = 'ipyagent/api';
-
-/**
- * Why a request gave no answer: `missing`, the server part is not there; `offline`, nothing answered; `refused`, it said no and why;
- * `failed`, something broke.
- */
-export type Trouble = 'missing' | 'offline' | 'refused' | 'failed';
-
-export class ApiError extends Error {
-  constructor(
-    readonly trouble: Trouble,
-    message: string,
-    readonly hint: string = '',
-    readonly status: number = 0
-  ) {
-    super(message);
-    this.name = 'ApiError';
-  }
-}
 
 export interface ListQuery {
   limit?: number;
@@ -56,8 +38,18 @@ export class Api {
     return this.get('sessions', { ...query }, asPage);
   }
 
-  async shown(sessionId: string): Promise<Shown> {
-    return this.get(session(sessionId), {}, body => asShown(isFields(body) ? body['shown'] : body));
+  /** What is known of a session besides its picture. */
+  detail(sessionId: string): Promise<{ shown: Shown; notebook: string | null; children: string[] }> {
+    return this.get(session(sessionId), {}, body => {
+      const [fields, header] = isFields(body) ? [body, body['header']] : [{} as Record<string, unknown>, null];
+      const notebook = isFields(header) ? header['notebook'] : null;
+      const children = fields['children'];
+      return {
+        shown: asShown(fields['shown']),
+        notebook: typeof notebook === 'string' ? notebook : null,
+        children: Array.isArray(children) ? children.filter(id => typeof id === 'string') : []
+      };
+    });
   }
 
   events(sessionId: string, after: number, limit: number, maxPayload: number): Promise<EventPage> {
@@ -126,23 +118,5 @@ export class Api {
     throw errorOf(response.status, body);
   }
 }
-
-/** The error of an answer that is not 2xx. Ours have a typed body; a 404 without one means that nobody serves these routes. */
-export function errorOf(status: number, body: unknown): ApiError {
-  if (isFields(body) && typeof body['error'] === 'string') {
-    const problem = asProblem(body);
-    return new ApiError(status >= 500 ? 'failed' : 'refused', problem.message, problem.hint, status);
-  }
-  if (status === 404) {
-    return new ApiError('missing', 'the server part of ipyagent is not running in this Jupyter server', MISSING_HINT, status);
-  }
-  if (status === 401 || status === 403) {
-    return new ApiError('refused', 'this Jupyter server does not let you do that', 'log in again, or ask who runs it', status);
-  }
-  return new ApiError('failed', `the Jupyter server answered ${status}`, 'its log has the details', status);
-}
-
-export const MISSING_HINT =
-  'install ipyagent where the server runs, then restart it; `jupyter server extension list` shows whether it is on';
 
 const session = (id: string): string => `sessions/${encodeURIComponent(id)}`;

@@ -22,7 +22,8 @@ export interface Socket {
 export type Link = 'idle' | 'connecting' | 'open' | 'waiting' | 'missing' | 'differs';
 
 export interface SessionWatcher {
-  shown(shown: Shown): void;
+  /** `at` is when it came, in milliseconds since the epoch. */
+  shown(shown: Shown, at: number): void;
   problem(problem: Problem): void;
 }
 
@@ -38,6 +39,7 @@ export interface Surroundings {
 
 /** The server refuses more in one message. */
 export const MOST = 64;
+const KEPT = 200;
 const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 15_000;
 const MISSING_PAUSE_MS = 60_000;
@@ -55,7 +57,7 @@ export class LiveFeed {
   private readonly watchers = new Map<string, Set<SessionWatcher>>();
   private readonly listeners = new Set<ListWatcher>();
   private readonly linkListeners = new Set<(link: Link) => void>();
-  private readonly newest = new Map<string, Shown>();
+  private readonly newest = new Map<string, { shown: Shown; at: number }>();
   private readonly cards: Coalescer<string, Shown>;
   private readonly lists: Coalescer<'list', ListMessage>;
   private readonly later: Delay;
@@ -83,14 +85,13 @@ export class LiveFeed {
     this.watchers.set(sessionId, all.add(watcher));
     const known = this.newest.get(sessionId);
     if (known !== undefined) {
-      watcher.shown(known);
+      watcher.shown(known.shown, known.at);
     }
     this.changed();
     return () => {
       all.delete(watcher);
       if (all.size === 0 && this.watchers.get(sessionId) === all) {
         this.watchers.delete(sessionId);
-        this.newest.delete(sessionId);
         this.changed();
       }
     };
@@ -237,7 +238,7 @@ export class LiveFeed {
         break;
       case 'card': {
         const shown = asShown(message['shown']);
-        this.newest.set(shown.session_id, shown);
+        this.keep(shown);
         this.cards.put(shown.session_id, shown);
         break;
       }
@@ -264,8 +265,18 @@ export class LiveFeed {
     this.listeners.forEach(told => told(message));
   }
 
+  /** The last pictures stay, so that a card that is scrolled back into view is there at once. */
+  private keep(shown: Shown): void {
+    this.newest.delete(shown.session_id);
+    this.newest.set(shown.session_id, { shown, at: Date.now() });
+    if (this.newest.size > KEPT) {
+      this.newest.delete(this.newest.keys().next().value ?? '');
+    }
+  }
+
   private deliver(sessionId: string, shown: Shown): void {
-    this.watchers.get(sessionId)?.forEach(watcher => watcher.shown(shown));
+    const now = Date.now();
+    this.watchers.get(sessionId)?.forEach(watcher => watcher.shown(shown, now));
   }
 }
 

@@ -2,7 +2,8 @@
 
 /** The body of every answer that is not 2xx.
  *
- *  `error` is the type (`NotFound`, `ControlRefused`, ...), `message` what happened and where, `hint` what to do next, or empty. */
+ *  `error` is the type (`NotFound`, `ControlRefused`, ...), `message` what happened and where, `hint` what to do next, or
+ *  empty. */
 export interface Problem {
   error: string;
   message: string;
@@ -10,7 +11,8 @@ export interface Problem {
   status: number;
 }
 
-/** Who answers, over which store.  `differences` are sentences about what does not fit the asker (`?version=` and `?store=`). */
+/** Who answers, over which store.  `differences` are sentences about what does not fit the asker (`?version=` and
+ *  `?store=`). */
 export interface Status {
   api: number;
   version: string;
@@ -27,9 +29,9 @@ export interface Status {
 
 /** A session in a list.
  *
- *  `state` is the effective one: a state of the lifecycle, `lost`, `empty` (no task yet) or `damaged` (then `problem` says why, and
- *  what could not be read is empty).  `silent_since` is when a holder that should be alive was last heard of, once that is longer
- *  ago than two heartbeats. */
+ *  `state` is the effective one: a state of the lifecycle, `lost`, `empty` (no task yet) or `damaged` (then `problem` says
+ *  why, and what could not be read is empty).  `silent_since` is when a holder that should be alive was last heard of, once
+ *  that is longer ago than two heartbeats. */
 export interface Row {
   session_id: string;
   state: string;
@@ -64,8 +66,9 @@ export interface Counts {
 
 /** A page of the list.
  *
- *  `next` is the cursor of the page after it, null on the last one; `matched` counts the rows of all pages.  `filling` says that
- *  the server still reads older sessions: `matched` and `counts` will grow.  `left_out` sessions are older than the server keeps. */
+ *  `next` is the cursor of the page after it, null on the last one; `matched` counts the rows of all pages.  `filling` says
+ *  that the server still reads older sessions: `matched` and `counts` will grow.  `left_out` sessions are older than the
+ *  server keeps. */
 export interface Page {
   rows: Row[];
   next: string | null;
@@ -199,8 +202,8 @@ export interface EventPage {
 
 /** An event; fields that have their default are left out.
  *
- *  A payload of more than `max_payload` bytes is left out too and `payload_bytes` says how long it is.  `blobs` gives the size of
- *  each blob that the payload names (under a key that ends in `_blob`), null when its file is missing. */
+ *  A payload of more than `max_payload` bytes is left out too and `payload_bytes` says how long it is.  `blobs` gives the size
+ *  of each blob that the payload names (under a key that ends in `_blob`), null when its file is missing. */
 export interface EventLine {
   seq: number;
   event_type: string;
@@ -289,8 +292,8 @@ export interface Forked {
   at: number;
 }
 
-/** From the page: each message replaces what it names.  `subscribe` is the whole set of sessions to watch, `list` whether to
- *  follow the list. */
+/** From the page: each message replaces what it names.  `subscribe` is the whole set of sessions to watch, `list` whether
+ *  to follow the list. */
 export interface Wanted {
   subscribe?: string[];
   list?: boolean;
@@ -309,7 +312,8 @@ export interface CardMessage {
   shown: Shown;
 }
 
-/** Rows that are new or have changed, and ids that are gone.  The first one after `list: true` has only counts and revision. */
+/** Rows that are new or have changed, and ids that are gone.  The first one after `list: true` has only counts and
+ *  revision. */
 export interface ListMessage {
   type: "list";
   changed: Row[];

@@ -2,8 +2,8 @@
 
 Plain JSON data is written as it is.  Everything else is an object with the key `$` that names its kind, so that a recorded
 result has on resume the type it had when the workflow first saw it: tuples, sets, bytes, dates, dataclasses, enums, pydantic
-models, NumPy arrays, Arrow tables, pandas and polars frames travel natively.  Pickle is used only where the caller asks for it,
-and a session that was imported from elsewhere is never unpickled.
+models, NumPy arrays, Arrow tables, pandas and polars frames travel natively.  Pickle is used only where the caller asks for
+it, and a session that was imported from elsewhere is never unpickled.
 
 Text that JSON readers cannot stand (lone surrogates, NUL) is kept exactly, in base64.
 """
@@ -188,8 +188,8 @@ def _pack_foreign(value: Any, path: str, pickle: bool) -> dict[str, Any] | None:
                 "type": _name(kind, path),
                 "v": fields,
                 "set": sorted(held["__pydantic_fields_set__"]),
-                "extra": _pack(held["__pydantic_extra__"], path, pickle),
-                "private": _pack(held["__pydantic_private__"], path, pickle),
+                "extra": _pack(held.get("__pydantic_extra__"), path, pickle),
+                "private": _pack(held.get("__pydantic_private__"), path, pickle),
             }
     if root == "numpy":
         import numpy as np
@@ -235,8 +235,8 @@ def _as_arrow(value: Any, root: str, path: str) -> dict[str, Any] | None:
     out = io.BytesIO()
     with pa.ipc.new_stream(out, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(table)
-    unnamed = {"unnamed": True} if root == "pandas" and name == "Series" and value.name is None else {}
-    return {"$": f"{root}.{name}", "v": base64.b64encode(out.getvalue()).decode(), **unnamed}
+    packed = {"$": f"{root}.{name}", "v": base64.b64encode(out.getvalue()).decode()}
+    return packed if name != "Series" else {**packed, "name": _pack(value.name, f"{path}.name", False)}
 
 
 def _name(cls: type, path: str) -> str:
@@ -282,7 +282,7 @@ def _unpack(packed: Any, trust_pickle: bool) -> Any:
         return _TEXTUAL[tag][2](value)
     if tag in _BINARY:
         loaded = _BINARY[tag](base64.b64decode(value))
-        return loaded.rename(None) if packed.get("unnamed") else loaded
+        return loaded.rename(_unpack(packed["name"], trust_pickle)) if "name" in packed else loaded
     if tag == "path":
         return pathlib.Path(_unpack(value, trust_pickle))
     if tag == "pydantic":
@@ -327,12 +327,12 @@ def _resolve(name: str, tag: str) -> type:
     )
     if not fits:
         raise NotSerialisable(f"{name} is no longer a {tag}")
-    return found
+    return found  # type: ignore[no-any-return]  # checked above
 
 
 def _build_dataclass(cls: type, fields: dict[str, Any]) -> Any:
     """The instance with exactly the recorded fields; `__init__` and its effects are not run a second time."""
-    out = object.__new__(cls)
+    out: object = object.__new__(cls)
     for key, value in fields.items():
         object.__setattr__(out, key, value)
     return out

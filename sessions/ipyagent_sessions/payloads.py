@@ -27,6 +27,7 @@ class SessionForked(Payload):
     parent_seq: int
     parent_hash: str
     direction: str = ""
+    title: str = ""
 
 
 class TaskQueued(Payload):

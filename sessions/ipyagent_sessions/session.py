@@ -16,7 +16,7 @@ import msgspec
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import DamageError, NewerFormat, NotFound, UsageError
-from ipyagent_sessions.lifecycle import LOST, TaskState, effective
+from ipyagent_sessions.lifecycle import ENDED, LOST, TaskState, effective
 from ipyagent_sessions.log import checkpoints, lease, live
 from ipyagent_sessions.log.appender import Appender, Loaded, read_state
 from ipyagent_sessions.log.blobs import Blobs
@@ -134,7 +134,7 @@ class Session:
         """
         found = live.read_summary(self.layout)
         running = found is not None and found.state == TaskState.RUNNING
-        if found is None or (running and not self.held()):
+        if found is None or found.state not in _STATES or (running and not self.held()):
             return summarise(self.id, self.state())
         now = self.live() if running else None
         if now is not None and now.task_id == found.task_id:
@@ -178,10 +178,9 @@ class Session:
         `force` takes over from a holder whose process is stopped; it is fenced from then on.
         """
         _ = self.header
-        if force and self.held():
-            age = lease.heartbeat_age(self.layout)
-            if age is not None and age < 2 * lease.HEARTBEAT:
-                force = False
+        age = lease.heartbeat_age(self.layout)
+        stale = age is None or age >= 2 * lease.HEARTBEAT
+        force = force and stale and self.held()
         return Appender.open(
             self.layout,
             who,
@@ -214,15 +213,18 @@ class Session:
         event = self.event(seq)
         point = Parent(self.id, seq, ev.digest(event))
         child = Session(self.place, self.place.new_folder(notebook=self.header.notebook, parent=point))
-        body = p.SessionForked(self.id, seq, point.hash, ev.clean(direction)[0])
-        first = self.place.write_first_event(child.id, "SessionForked", body, seq + 1, task_id=f"{child.id}.1")
         mine = self.summary()
+        body = p.SessionForked(self.id, seq, point.hash, ev.clean(direction)[0], ev.clean(title)[0] or f"{mine.title.removesuffix(' (fork)')} (fork)")
+        first = self.place.write_first_event(child.id, "SessionForked", body, seq + 1, task_id=f"{child.id}.1")
+        if seq == last and mine.state in ENDED:  # the only case in which the child's task is not a suspended one
+            live.write_summary(child.layout, summarise(child.id, child.state()), self.place.disk)
+            return child
         live.write_summary(
             child.layout,
             live.Summary(
                 child.id,
                 seq + 1,
-                title or f"{mine.title} (fork)",
+                body.title,
                 mine.notebook,
                 first.timestamp,
                 first.timestamp,
@@ -238,17 +240,13 @@ class Session:
         return child
 
     def open_activities(self, seq: int) -> set[str]:
-        """The ids of the activities that were open right after `seq`.  Reads one segment or the tail, whatever the length."""
+        """The ids of the activities that were open right after `seq`.  Reads one row group or the tail, at any length."""
         from ipyagent_sessions.log import segments
 
         opened: set[str] = set()
         for segment in self.layout.segments():
             if segment.first <= seq <= segment.last:
-                opened = segments.opened_before(segment)
-                for number, event_type, activity_id in segments.boundaries(segment.path):
-                    if number <= seq:
-                        segments.follow(opened, event_type, activity_id)
-                return opened
+                return segments.opened_after(segment, seq)
         sealed = max((s.last for s in self.layout.segments()), default=self.first - 1)
         if sealed >= self.first:
             opened = self.open_activities(sealed)

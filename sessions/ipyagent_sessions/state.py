@@ -201,8 +201,8 @@ def fold(events: Iterable[Event], state: State | None = None) -> State:
 def apply(state: State, event: Event) -> None:
     """Take `event` into `state`.
 
-    Raises NewerFormat for a required event that this version does not know, DamageError for a payload that does not fit its type.
-    An ignorable event of a newer form is passed over, whatever its type.
+    Raises NewerFormat for a required event that this version does not know, DamageError for a payload that does not fit its
+    type. An ignorable event of a newer form is passed over, whatever its type.
     """
     newer = event.schema_version > SCHEMA_VERSION
     handler = None if newer else _HANDLERS.get(event.event_type)
@@ -271,6 +271,7 @@ def _session_forked(state: State, event: Event) -> None:
     state.business_state.results = {key: done for key, done in results.items() if not done.compensated}
     if body.direction:
         sys.instruction = body.direction
+    state.title = body.title or state.title
 
 
 def _task_queued(state: State, event: Event) -> None:
@@ -479,7 +480,8 @@ def _state_changed(state: State, event: Event) -> None:
     if event.activity_id is not None:
         _emitted(state, event)
     if body.path == "current_goal":
-        state.business_state.current_goal = value if value is None or isinstance(value, str) else str(memoryview(body.value), "utf-8")
+        plain = value is None or isinstance(value, str)
+        state.business_state.current_goal = value if plain else str(memoryview(body.value), "utf-8")
         return
     *parents, last = body.path.split(".")
     place = state.business_state.values

@@ -9,7 +9,7 @@ Nothing but files: no server, no database that one process could lock.  `Store()
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -19,6 +19,9 @@ from ipyagent_sessions.errors import IpyagentError, NotFound
 from ipyagent_sessions.log import live
 from ipyagent_sessions.place import Place
 from ipyagent_sessions.session import Session, summarise
+
+if TYPE_CHECKING:
+    from ipyagent_sessions.history.result import Result
 
 
 class Listed(Struct):
@@ -92,8 +95,8 @@ class Store(Place):
                 out.append(other)
         return sorted(out)
 
-    def sql(self, query: str) -> Any:
-        """The result of one SELECT over all sessions; see `history.sql`.  Raises UsageError."""
-        from ipyagent_sessions.history import sql
+    def sql(self, query: str, params: list[Any] | dict[str, Any] | None = None) -> Result:
+        """The result of one SELECT over all sessions; `params` fill `?` or `$name`.  Raises UsageError; see `history.sql`."""
+        from ipyagent_sessions.history import sql  # DuckDB's side of the package is loaded by those who ask it
 
-        return sql.query(self, query)
+        return sql.query(self, query, params)

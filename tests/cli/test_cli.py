@@ -46,7 +46,7 @@ def test_what_is_an_option_here_reaches_the_workflow_behind_two_dashes(terminal:
     terminal("run", "flows:audit", "--title", "ours", "--", "--title", "theirs", "--n", "2")
     listed = json.loads(terminal("ls", "--json").out)
     assert listed[0]["title"] == "ours"
-    assert '"theirs"' in terminal("sql", "select payload from events where event_type = 'TaskQueued'", "--json").out
+    assert "theirs" in terminal("sql", "select payload from events where event_type = 'TaskQueued'", "--json").out
 
 
 def test_usage_errors_are_one_line_and_status_two(terminal: Terminal) -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,7 +110,7 @@ def test_everything_else_is_refused_by_its_name(store: Store, sql: str, named: s
     "sql", ["FROM '/etc/passwd'", "FROM 'x.parquet'", 'SELECT * FROM "/etc/passwd"', "FROM store", "FROM sources"]
 )
 def test_a_name_of_a_file_or_of_a_python_variable_is_no_table(store: Store, sql: str) -> None:
-    with pytest.raises(UsageError, match="does not exist|Cannot access file"):
+    with pytest.raises(UsageError, match=r"does not exist|Cannot access file"):
         query(store, sql)
 
 
@@ -134,11 +135,15 @@ def test_a_mistake_is_one_line_of_duckdb(store: Store, session: Session, rich: A
     assert caught.value.__cause__ is None
 
 
+def unchecked(connection: Any, sql: str) -> str:
+    return sql
+
+
 def test_a_query_that_got_past_the_parser_still_reaches_no_file(
     store: Store, session: Session, rich: Appender, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     sealing.seal(session.layout, rich.durable_seq, rich.epoch, 1, store.disk)
-    monkeypatch.setattr("ipyagent_sessions.history.guard.checked", lambda connection, sql: sql)
+    monkeypatch.setattr("ipyagent_sessions.history.guard.checked", unchecked)
     monkeypatch.chdir(tmp_path)
     before = sorted(os.listdir(tmp_path))
     for sql in (
@@ -168,7 +173,7 @@ def test_no_query_overwrites_a_segment(store: Store, session: Session, rich: App
     sealing.seal(session.layout, rich.durable_seq, rich.epoch, 1, store.disk)
     (segment,) = session.layout.segments()
     before = segment.path.read_bytes()
-    with pytest.raises(UsageError, match="COPY|query"):
+    with pytest.raises(UsageError, match=r"COPY|query"):
         query(store, sql.format(path=segment.path))
     assert segment.path.read_bytes() == before
 

@@ -88,4 +88,5 @@ def test_numbers_are_right_aligned_in_html(store: Store) -> None:
         '<td style="text-align:right">5</td><td style="text-align:left">a</td>'
         in query(store, "SELECT 5 AS n, 'a' AS t").html()
     )
-    assert query(store, "SELECT 1 AS n")._repr_html_() == query(store, "SELECT 1 AS n").html()
+    shown: Any = query(store, "SELECT 1 AS n")
+    assert shown._repr_html_() == shown.html()

@@ -14,7 +14,7 @@ import pytest
 from ipyagent_sessions.errors import LeaseLost
 from ipyagent_sessions.history import sources
 from ipyagent_sessions.history.sql import query
-from ipyagent_sessions.log import sealing, segments
+from ipyagent_sessions.log import reader, sealing, segments
 from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.lease import Holder
 from ipyagent_sessions.log.reader import Reader
@@ -74,8 +74,8 @@ def test_segments_that_overlap_in_part_count_each_event_once(ask: Ask, session: 
     disk = session.place.disk
     for path in session.layout.events.iterdir():
         path.unlink()
-    segments.seal(session.layout, events[:14], 1, set(), disk)
-    segments.seal(session.layout, events[10:], 1, set(), disk)
+    segments.seal(session.layout, events[:14], session.layout.epoch(), set(), disk)
+    segments.seal(session.layout, events[10:], session.layout.epoch(), set(), disk)
     for journal in session.layout.journals()[:-1]:
         journal.path.unlink()
     assert ask(COUNTS) == [(21, 21, 1, 21)]
@@ -253,7 +253,7 @@ def test_a_journal_sealed_away_between_the_listing_and_the_reading_is_not_notice
     appender.barrier()
     appender.close()
     again = session.append(me)
-    real = sources.pieces
+    real = reader.pieces
     calls: list[int] = []
 
     def pieces(*args: Any) -> Any:
@@ -264,7 +264,7 @@ def test_a_journal_sealed_away_between_the_listing_and_the_reading_is_not_notice
         calls.append(len(found))
         return found
 
-    monkeypatch.setattr(sources, "pieces", pieces)
+    monkeypatch.setattr("ipyagent_sessions.history.sources.pieces", pieces)
     found = query(store, COUNTS)
     assert len(calls) > 1, "the listing was found stale and made again"
     assert list(found.rows()[0].values()) == [21, 21, 1, 21]
@@ -280,3 +280,18 @@ def test_the_sources_hold_exactly_what_the_reader_reads(store: Store, session: S
     assert [(r["seq"], r["payload"]) for r in rows] == [
         (e.seq, bytes(e.payload).decode()) for e in Reader(session.layout).events()
     ]
+
+
+def test_a_listing_that_missed_a_file_is_made_again(
+    ask: Ask, session: Session, me: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sealed_in_parts(session, me, 5, 5)
+    real = reader.pieces
+    calls: list[int] = []
+
+    def pieces(*args: Any) -> Any:
+        calls.append(1)
+        return real(*args)[1:] if len(calls) == 1 else real(*args)
+
+    monkeypatch.setattr("ipyagent_sessions.history.sources.pieces", pieces)
+    assert ask(COUNTS) == [(21, 21, 1, 21)]

@@ -234,7 +234,7 @@ def test_a_fork_of_a_fork_goes_through_three_files_of_history(ask: Ask, session:
     rows = ask(f"SELECT session_id, seq FROM lineage('{grandchild.id}')")
     assert [seq for _, seq in rows] == list(range(1, end + 3))
     assert len({owner for owner, _ in rows}) == 3
-    assert ask(f"SELECT state, title FROM sessions WHERE session_id = '{grandchild.id}'") == [("completed", "test")]
+    assert ask(f"SELECT state, title FROM sessions WHERE session_id = '{grandchild.id}'") == [("completed", "test (fork)")]
 
 
 def test_an_approval_that_a_fork_inherited_is_answered_there_only(

@@ -23,15 +23,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct, field
-
-from ipyagent_sessions.log.appender import Durability
-from ipyagent_sessions.run import control
-from ipyagent_sessions.run.launch import result_of
 from tests.kill import looks
 from tests.kill.looks import Reference
 from tests.kill.nursery import Nursery
 from tests.kill.plan import ROWS, Pool
 from tests.kill.trial import Happened, Trial
+from tests.kill.workload import IRREVERSIBLE
+
+from ipyagent_sessions.log.appender import Durability
+from ipyagent_sessions.run import control
+from ipyagent_sessions.run.launch import result_of
 
 WORKLOADS: Final = 4
 """Different workloads (seeds of the workflow), each with one run that nobody kills."""
@@ -61,8 +62,9 @@ def run(folder: Path, *, kills: int, seed: int, kernels: int = 10, jobs: int = 2
     report = Report()
     pool = Pool(kills, kernels)
     numbers = itertools.count(1)
+    with contextlib.closing(Nursery(folder / "nursery")) as nursery:
+        references = {n: reference_of(folder, nursery, n) for n in range(seed, seed + WORKLOADS)}
     with ThreadPoolExecutor(jobs) as executor:
-        references = dict(executor.map(lambda n: _reference(folder / f"reference-{n}", n), range(seed, seed + WORKLOADS)))
         for ended in executor.map(lambda job: _work(folder, job, pool, seed, references, numbers), range(jobs)):
             for trial in ended:
                 _count(report, trial)
@@ -72,8 +74,9 @@ def run(folder: Path, *, kills: int, seed: int, kernels: int = 10, jobs: int = 2
     return report
 
 
-def _work(folder: Path, job: int, pool: Pool, seed: int, references: dict[int, tuple[Reference, float]],
-          numbers: Iterator[int]) -> list[Trial]:
+def _work(
+    folder: Path, job: int, pool: Pool, seed: int, references: dict[int, tuple[Reference, float]], numbers: Iterator[int]
+) -> list[Trial]:
     """One thread's trials, until the pool is empty."""
     trials: list[Trial] = []
     nursery = Nursery(folder / f"nursery-{job}")
@@ -83,7 +86,15 @@ def _work(folder: Path, job: int, pool: Pool, seed: int, references: dict[int, t
             workload = seed + number % WORKLOADS
             reference, long_s = references[workload]
             rng = random.Random(f"{seed} {number}")
-            trial = Trial(number, workload, folder / f"trial-{number}", nursery, MODES[number % len(MODES)], kernel=job == 0, long_s=long_s)
+            trial = Trial(
+                number,
+                workload,
+                folder / f"trial-{number}",
+                nursery,
+                MODES[number % len(MODES)],
+                kernel=job == 0,
+                long_s=long_s,
+            )
             trial.go(pool, rng.randint(5, 12))
             finish(trial, reference)
             trials.append(trial)
@@ -93,23 +104,28 @@ def _work(folder: Path, job: int, pool: Pool, seed: int, references: dict[int, t
     return trials
 
 
-def _reference(folder: Path, seed: int) -> tuple[int, tuple[Reference, float]]:
-    """A run that nobody kills, and how long it took."""
-    with contextlib.closing(Nursery(folder)) as nursery:
-        trial = Trial(0, seed, folder / "trial", nursery, "sync")
-        begun = time.monotonic()
-        trial.go(None, 0)
-        took = time.monotonic() - begun
-        session = trial.session()
-        assert session is not None, trial.wrong
-        events = list(session.events())
-        reference = Reference(
-            result_of(session), frozenset(e.activity_id for e in events if e.event_type == "ActivityCompleted"
-                                          and e.activity_id is not None and "/" in e.activity_id),
-            sum(e.event_type == "TextMeasured" for e in events))
-        finish(trial, reference)
-        assert not trial.wrong, trial.wrong
-    return seed, (reference, took)
+def reference_of(folder: Path, nursery: Nursery, seed: int) -> tuple[Reference, float]:
+    """What a run that nobody kills comes to, and how many seconds it took."""
+    trial = Trial(0, seed, folder / f"reference-{seed}", nursery, "sync")
+    trial.go(None, 0)
+    times = [n["t"] for n in trial.witness.notes()]
+    session = trial.session()
+    if session is None or trial.wrong:
+        raise RuntimeError(f"even the run that nobody kills goes wrong: {trial.wrong} {trial.ended}")
+    events = list(session.events())
+    reference = Reference(
+        result_of(session),
+        frozenset(
+            e.activity_id
+            for e in events
+            if e.event_type == "ActivityCompleted" and e.activity_id is not None and "/" in e.activity_id
+        ),
+        sum(e.event_type == "TextMeasured" for e in events),
+    )
+    finish(trial, reference)
+    if trial.wrong:
+        raise RuntimeError(f"even the run that nobody kills goes wrong: {trial.wrong}")
+    return reference, times[-1] - times[0]
 
 
 def finish(trial: Trial, reference: Reference) -> None:
@@ -136,12 +152,16 @@ def _count(report: Report, trial: Trial) -> None:
     counts["completions acknowledged"] += sum(e[2] == "ActivityCompleted" and "/" in (e[3] or "") for e in acked)
     counts["executions of activities"] += begun.total()
     counts["  of those, again because nothing was recorded"] += begun.total() - len(begun)
-    counts["irreversible effects"] += sum(n["w"] == "effect" and n["id"].startswith(looks.IRREVERSIBLE) for n in notes)
+    counts["irreversible effects"] += sum(n["w"] == "effect" and n["id"].startswith(IRREVERSIBLE) for n in notes)
     session = trial.session()
     events = list(session.events()) if session is not None else []
     types = Counter(e.event_type for e in events)
-    counts["  settled by verify"] += sum(e.event_type == "ActivityCompleted" and b'"verified":"verify"' in bytes(e.payload) for e in events)
-    counts["  settled by a person"] += sum(e.event_type == "ApprovalRequested" and b'"kind":"outcome"' in bytes(e.payload) for e in events)
+    counts["  settled by verify"] += sum(
+        e.event_type == "ActivityCompleted" and b'"verified":"verify"' in bytes(e.payload) for e in events
+    )
+    counts["  settled by a person"] += sum(
+        e.event_type == "ApprovalRequested" and b'"kind":"outcome"' in bytes(e.payload) for e in events
+    )
     counts["approvals answered"] += types["ApprovalResolved"]
     counts["recoveries logged"] += types["RecoveryCompleted"]
     counts["torn tails cut"] += sum(e.event_type == "AlarmRaised" and b"torn_tail" in bytes(e.payload) for e in events)
@@ -174,15 +194,22 @@ def table(report: Report) -> str:
     total = [sum(by[row, h] for row in ROWS) for h in hosts]
     lines.append(f"{'all':<28}" + "".join(f"{n:>8}" for n in total) + f"{sum(total):>8}")
     deaths = report.deaths
-    lines += ["", f"in flight at these {len(deaths)} kills: open activities at {sum(d.activities > 0 for d in deaths)} (several at "
-              f"{sum(d.activities > 1 for d in deaths)}), an irreversible one at {sum(d.irreversible > 0 for d in deaths)}, an open "
-              f"question at {sum(d.questions > 0 for d in deaths)}, an unfinished file at {sum(d.files > 0 for d in deaths)}", ""]
+    lines += [
+        "",
+        f"in flight at these {len(deaths)} kills: open activities at {sum(d.activities > 0 for d in deaths)} (several at "
+        f"{sum(d.activities > 1 for d in deaths)}), an irreversible one at {sum(d.irreversible > 0 for d in deaths)}, an open "
+        f"question at {sum(d.questions > 0 for d in deaths)}, an unfinished file at {sum(d.files > 0 for d in deaths)}",
+        "",
+    ]
     lines += [f"{name:<48}{n:>8}" for name, n in report.counts.items()]
     if len(report.recovered_ms) > 1:
         cuts = statistics.quantiles(report.recovered_ms, n=100)
         lines.append(f"{'ms to go on again, p50 / p99':<48}{cuts[49]:>8.0f} / {cuts[98]:.0f}")
-    lines += ["", f"{report.kills} kills in {report.runs} runs, {report.seconds:.0f} s; {report.unreached} planned kills came too late and "
-              f"were planned again; wrong: {len(report.wrong)}"]
+    lines += [
+        "",
+        f"{report.kills} kills in {report.runs} runs, {report.seconds:.0f} s; {report.unreached} planned kills came too late and "
+        f"were planned again; wrong: {len(report.wrong)}",
+    ]
     return "\n".join([*lines, *report.wrong[:40]])
 
 

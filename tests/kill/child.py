@@ -13,6 +13,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Struct
+from tests.kill.witness import Witness
+from tests.kill.workload import errands
 
 from ipyagent_sessions.config import CheckpointPolicy
 from ipyagent_sessions.errors import IpyagentError
@@ -23,23 +25,35 @@ from ipyagent_sessions.run import control, pulse, triggers
 from ipyagent_sessions.run.launch import Origin, launch, resume_task
 from ipyagent_sessions.run.task import RunOptions
 from ipyagent_sessions.store import Store
-from ipyagent_sessions.testing import FaultyDisk
-from tests.kill.witness import Witness
-from tests.kill.workload import IRREVERSIBLE, errands
+from ipyagent_sessions.testing import FaultyDisk, wait_until
 
 HEARTBEAT_S: Final = 0.3
 CHILD_S: Final = 90.0
 """Seconds after which a child gives up by itself."""
 
 _SIZES: Final[tuple[tuple[Any, str, Any], ...]] = (
-    (journal, "SEAL_EVENTS", 16), (journal, "SEAL_BYTES", 24 * 1024), (segments, "ROW_GROUP", 12), (appender, "REST_EVENTS", 24),
-    (scribe, "WINDOW", 0.03), (triggers, "MATERIALISE_S", 0.02), (triggers, "VOLUME", 30), (checkpoints, "KEEP_UNNAMED", 2),
-    (pulse, "TICK_S", 0.02), (pulse, "_LIVE_S", 0.1), (pulse, "HEARTBEAT", HEARTBEAT_S), (lease, "HEARTBEAT", HEARTBEAT_S),
+    (journal, "SEAL_EVENTS", 16),
+    (journal, "SEAL_BYTES", 24 * 1024),
+    (segments, "ROW_GROUP", 12),
+    (appender, "REST_EVENTS", 24),
+    (scribe, "WINDOW", 0.03),
+    (triggers, "MATERIALISE_S", 0.02),
+    (triggers, "VOLUME", 30),
+    (checkpoints, "KEEP_UNNAMED", 2),
+    (pulse, "TICK_S", 0.02),
+    (pulse, "_LIVE_S", 0.1),
+    (pulse, "HEARTBEAT", HEARTBEAT_S),
+    (lease, "HEARTBEAT", HEARTBEAT_S),
 )
 
 
+_APPEND, _FLUSH = journal.Journal.append, journal.Journal.flush
+
+
 class Spec(Struct, omit_defaults=True):
-    """What a child is to do.  `seam` and `at` say where it kills (or stops) itself; `seam` may also be one of `PLACES`."""
+    """What a child is to do.  `seam` and `at` say where it kills (or stops) itself; `seam` may also be one of `PLACES`,
+    and those of an irreversible effect count only the activity `of`.
+    With `gate` it waits until a file of that name exists, so that several can begin together."""
 
     store: str
     world: str
@@ -53,6 +67,8 @@ class Spec(Struct, omit_defaults=True):
     signal: int = int(signal.SIGKILL)
     kernel: str | None = None
     answer: dict[str, Any] = {}
+    of: str = ""
+    gate: str = ""
 
 
 TORN: Final = "inside journal write"
@@ -83,7 +99,7 @@ def main(spec: Spec) -> str:
     witness = Witness(spec.world)
     witness.note("opened", role=spec.role)
     if spec.seam in (INTENT, EFFECT):
-        Witness.after = _Trap("begin" if spec.seam == INTENT else "effect", spec.at)
+        Witness.after = _Trap("begin" if spec.seam == INTENT else "effect", spec.of, spec.at)
     shrink()
     _watch(witness)
     try:
@@ -95,14 +111,15 @@ def main(spec: Spec) -> str:
 
 
 class _Trap:
-    """Kills this process right after the n-th note of a word by an irreversible activity."""
+    """Kills this process right after the n-th note of a word by an activity."""
 
-    def __init__(self, word: str, at: int) -> None:
+    def __init__(self, word: str, name: str, at: int) -> None:
         self._word = word
+        self._name = name
         self._left = at
 
     def __call__(self, word: str, what: dict[str, Any]) -> None:
-        if word == self._word and str(what.get("id", "")).startswith(IRREVERSIBLE):
+        if word == self._word and str(what.get("id", "")).startswith(self._name):
             self._left -= 1
             if self._left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -121,14 +138,19 @@ def shrink() -> None:
 
 def _hold(spec: Spec, witness: Witness) -> str:
     store = Store(spec.store, disk=KillingDisk(spec))
-    options = RunOptions(spec.durability, actor="user:harness", headless=spec.headless,
-                         policy=CheckpointPolicy(events=("external_api_called",)))
+    options = RunOptions(
+        spec.durability, actor="user:harness", headless=spec.headless, policy=CheckpointPolicy(events=("external_api_called",))
+    )
     origin = Origin("errands.ipynb", "c1", this_process(kernel=spec.kernel, by="campaign"))
     if spec.role == "same call":
         handle = launch(store, errands, (spec.seed, spec.world), options=options, origin=origin).handle
     else:
         assert spec.session is not None
-        handle = resume_task(store.session(spec.session), errands, options=options, origin=origin, take_over=spec.role == "take over")
+        if spec.gate:
+            wait_until(lambda: os.path.exists(spec.gate), timeout=CHILD_S, what="the gate")
+        handle = resume_task(
+            store.session(spec.session), errands, options=options, origin=origin, take_over=spec.role == "take over"
+        )
     assert handle is not None
     witness.note("holds", session=handle.session.id)
     if not handle.wait(CHILD_S):
@@ -150,15 +172,14 @@ def _watch(witness: Witness) -> None:
     """Note what each flush has made durable, after it has returned."""
     waiting: list[tuple[int, bytes]] = []
     lock = threading.Lock()
-    append, flush = journal.Journal.append, journal.Journal.flush
 
     def watched_append(self: journal.Journal, seq: int, line: bytes, blobs: dict[str, bytes] | None = None) -> None:
         with lock:
             waiting.append((seq, line))
-        append(self, seq, line, blobs)
+        _APPEND(self, seq, line, blobs)
 
     def watched_flush(self: journal.Journal) -> None:
-        flush(self)
+        _FLUSH(self)
         with lock:
             done = [w for w in waiting if w[0] <= self.durable_seq]
             waiting[: len(done)] = []

@@ -10,7 +10,6 @@ from typing import Final
 import msgspec
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
-
 from tests.kill.child import Spec
 from tests.kill.nursery import child_environment
 
@@ -18,13 +17,15 @@ START_S: Final = 60.0
 
 
 class Kernel:
-    """A kernel with the engine imported, ready for one cell."""
+    """A kernel that has been started; after `ready` it has the engine imported and takes a cell."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._manager = KernelManager()
         self._manager.connection_file = str(folder / f"kernel-{id(self):x}.json")
-        self._manager.start_kernel(env=child_environment(), cwd=str(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self._manager.start_kernel(
+            env=child_environment(), cwd=str(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         self.kernel_id = str(self._manager.kernel_id or f"{id(self):x}")
         provisioner = self._manager.provisioner
         process = getattr(provisioner, "process", None)
@@ -33,12 +34,11 @@ class Kernel:
         self.pid: int = process.pid
         self._client: BlockingKernelClient = self._manager.client()
         self._client.start_channels()
-        try:
-            self._client.wait_for_ready(timeout=START_S)
-            self._cell("from tests.kill.child import main_of")
-        except BaseException:
-            self.close()
-            raise
+
+    def ready(self) -> None:
+        """Wait until it has started."""
+        self._client.wait_for_ready(timeout=START_S)
+        self._cell("from tests.kill.child import main_of")
 
     def _cell(self, code: str) -> None:
         """Run a cell to its end.  Raises RuntimeError with what it raised."""
@@ -58,8 +58,10 @@ class Kernel:
             code = self._process.poll()
             if code is not None:
                 return int(code)
-            if self._client.shell_channel.msg_ready() and self._client.get_shell_msg(timeout=1)["parent_header"].get(
-                    "msg_id") == self._message:
+            if (
+                self._client.shell_channel.msg_ready()
+                and self._client.get_shell_msg(timeout=1)["parent_header"].get("msg_id") == self._message
+            ):
                 return 0
             if time.monotonic() >= deadline:
                 return None

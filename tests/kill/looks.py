@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from tests.kill.witness import Witness
+from tests.kill.workload import IRREVERSIBLE
 
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import state as states
@@ -22,8 +24,6 @@ from ipyagent_sessions.run.launch import result_of
 from ipyagent_sessions.run.settle import HAPPENED
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
-from tests.kill.witness import Witness
-from tests.kill.workload import IRREVERSIBLE
 
 
 class Reference(Struct, frozen=True):
@@ -36,8 +36,11 @@ class Reference(Struct, frozen=True):
 
 def after_death(store: Store, witness: Witness, durability: str, *, running: bool) -> list[str]:
     """What is wrong with a store one of whose processes was just killed; with `running` another one is still at work."""
-    wrong = [f"session {listed.session_id} is listed as damaged: {listed.problem}" for listed in store.sessions()
-             if listed.problem and store.session(listed.session_id).layout.header.exists()]
+    wrong = [
+        f"session {listed.session_id} is listed as damaged: {listed.problem}"
+        for listed in store.sessions()
+        if listed.problem and store.session(listed.session_id).layout.header.exists()
+    ]
     for session in with_header(store):
         wrong += lost(session, witness) + not_contiguous(session)
         if durability == "sync":
@@ -62,9 +65,13 @@ def with_header(store: Store) -> list[Session]:
 
 def lost(session: Session, witness: Witness) -> list[str]:
     """Acknowledged events that are not in the log, or are there with other bytes."""
+    promised = list(acknowledged(witness, session.id))  # before the log is read, which may be growing
     there = {e.seq: f"{zlib.crc32(ev.encode(e)):08x}" for e in session.events()}
-    return [f"acknowledged event lost: {seq} {event_type} {activity_id or ''} (there: {there.get(seq)})"
-            for seq, check, event_type, activity_id in acknowledged(witness, session.id) if there.get(seq) != check]
+    return [
+        f"acknowledged event lost: {seq} {event_type} {activity_id or ''} (there: {there.get(seq)})"
+        for seq, check, event_type, activity_id in promised
+        if there.get(seq) != check
+    ]
 
 
 def acknowledged(witness: Witness, session_id: str) -> Iterator[tuple[int, str, str, str | None]]:
@@ -86,12 +93,12 @@ def not_contiguous(session: Session) -> list[str]:
 
 def unrecorded(session: Session, witness: Witness) -> list[str]:
     """Results that the workflow's body has seen in mode sync and that the log does not hold."""
+    seen = [n["id"] for n in witness.notes("seen")]
     if not any(note["session"] == session.id for note in witness.notes("acked")):
         return []
     recorded = {e.activity_id for e in session.events() if e.event_type in ("ActivityCompleted", "ActivityFailed")}
     recorded |= vouched(session)
-    return [f"the next step saw the result of {n['id']}, which is not on disk" for n in witness.notes("seen")
-            if n["id"] not in recorded]
+    return [f"the next step saw the result of {i}, which is not on disk" for i in seen if i not in recorded]
 
 
 def vouched(session: Session) -> set[str]:
@@ -117,7 +124,9 @@ def executed_again(session: Session, witness: Witness) -> list[str]:
         if note["w"] == "begin" and note["id"] in done:
             wrong.append(f"{note['id']} was completed and acknowledged, and was executed again (attempt {note['attempt']})")
         elif note["w"] == "acked" and note["session"] == session.id:
-            done |= {(i or "").partition("/")[2] for _, _, event_type, i in note["events"] if event_type == "ActivityCompleted"}
+            done |= {
+                (i or "").partition("/")[2] for _, _, event_type, i in note["events"] if event_type == "ActivityCompleted"
+            }
     return wrong
 
 
@@ -151,20 +160,33 @@ def log_is_whole(session: Session, witness: Witness, reference: Reference) -> li
     by_word = vouched(session)
     wrong = [f"{i} is recorded {n} times" for i, n in completed.items() if n > 1]
     wrong += [f"{i} is both recorded and vouched for" for i in by_word & set(completed)]
-    if {*completed, *by_word} != reference.activities:
-        wrong.append(f"other activities than in the run that nobody killed: {sorted({*completed, *by_word} ^ reference.activities)}")
+    differ = {i or "" for i in {*completed, *by_word} ^ reference.activities}
+    if differ:
+        wrong.append(f"other activities than in the run that nobody killed: {sorted(differ)}")
     answers = Counter(ev.payload_of(e)["approval_id"] for e in events if e.event_type == "ApprovalResolved")
     wrong += [f"approval {i} was answered {n} times" for i, n in answers.items() if n > 1]
-    controls = Counter(ev.payload_of(e)["control_id"] for e in events if e.event_type == "ControlRequested")
+    requests = [ev.payload_of(e) for e in events if e.event_type == "ControlRequested"]
+    taken = Counter(
+        r["args"]["approval_id"] for r in requests if r["action"] == "answer" and r.get("outcome", "accepted") == "accepted"
+    )
+    wrong += [f"{n} answers to approval {i} were accepted" for i, n in taken.items() if n > 1]
+    wrong += [f"an answer to {i} was accepted and never given" for i in taken if i not in answers]
+    controls = Counter(r["control_id"] for r in requests)
     wrong += [f"control {i} was logged {n} times" for i, n in controls.items() if n > 1]
-    wrong += [f"request {n['control']} was accepted and is not in the log" for n in witness.notes("asked")
-              if n["control"] not in controls]
+    wrong += [
+        f"request {n['control']} was accepted and is not in the log"
+        for n in witness.notes("asked")
+        if n["control"] not in controls
+    ]
     emitted = sum(e.event_type == "TextMeasured" for e in events)
     if emitted != reference.emitted:
         wrong.append(f"{emitted} events of the workflow's own instead of {reference.emitted}")
     had = {n["id"] for n in witness.notes("effect")}
-    wrong += [f"{i} is recorded and its effect was never had" for i in completed
-              if i is not None and i.partition("/")[2].startswith((*IRREVERSIBLE, "put:")) and i.partition("/")[2] not in had]
+    wrong += [
+        f"{i} is recorded and its effect was never had"
+        for i in completed
+        if i is not None and i.partition("/")[2].startswith((*IRREVERSIBLE, "put:")) and i.partition("/")[2] not in had
+    ]
     return wrong
 
 

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-
 from tests.kill.child import Spec, main
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -72,10 +71,16 @@ class Nursery:
         folder.mkdir(parents=True, exist_ok=True)
         self.log = folder / f"nursery-{id(self):x}.log"
         with open(self.log, "wb") as log:
-            self._process = subprocess.Popen([sys.executable, "-u", "-m", "tests.kill.nursery"], stdin=subprocess.PIPE,
-                                             stdout=subprocess.PIPE, stderr=log, env=child_environment(), cwd=folder)
+            self._process = subprocess.Popen(
+                [sys.executable, "-u", "-m", "tests.kill.nursery"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=child_environment(),
+                cwd=folder,
+            )
         self._children: dict[int, Forked] = {}
-        self._born: list[int] = []
+        self._born: list[Forked] = []
         self._rest = b""
 
     def start(self, spec: Spec) -> Forked:
@@ -84,7 +89,7 @@ class Nursery:
         while not self._born:
             if not self.listen(ANSWER_S) and time.monotonic() > deadline:
                 raise TimeoutError(f"the nursery did not answer: {self.log.read_text()[-2000:]}")
-        return self._children[self._born.pop()]
+        return self._born.pop()
 
     def tell(self, order: dict[str, Any]) -> None:
         assert self._process.stdin is not None
@@ -105,7 +110,7 @@ class Nursery:
             word, pid, status = json.loads(line)
             if word == "born":
                 self._children[pid] = Forked(self, pid)
-                self._born.append(pid)
+                self._born.append(self._children[pid])
             else:
                 self._children.pop(pid).status = status
         return True
@@ -115,11 +120,16 @@ class Nursery:
         """The ids of the children that have not ended."""
         return list(self._children)
 
+    def end_all(self) -> None:
+        """Kill the children that have not ended, and wait for their end."""
+        for child in list(self._children.values()):
+            child.signal(signal.SIGKILL)
+            if child.wait(ANSWER_S) is None:
+                raise TimeoutError(f"child {child.pid} does not die")
+
     def close(self) -> None:
-        """End the parent and every child, and wait for them."""
-        for pid in self.alive:
-            self.tell({"signal": int(signal.SIGKILL), "pid": pid})
-            self._children[pid].wait(ANSWER_S)
+        """End the children and their parent."""
+        self.end_all()
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(ANSWER_S)
@@ -165,7 +175,7 @@ def _warm() -> None:
     it brings through a fork by itself."""
     import filelock  # noqa: F401
     import psutil  # noqa: F401
-    import pyarrow.compute  # noqa: F401
+    import pyarrow.compute
     import pyarrow.parquet  # noqa: F401
     import tenacity  # noqa: F401
 

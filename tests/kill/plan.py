@@ -13,9 +13,10 @@ from collections import Counter
 from typing import Final
 
 from msgspec import Struct
+from tests.kill.child import EFFECT, INTENT, TORN
+from tests.kill.workload import IRREVERSIBLE
 
 from ipyagent_sessions.log.files import SEAMS
-from tests.kill.child import EFFECT, INTENT, TORN
 
 WAITING: Final = "while an approval is open"
 ANY_TIME: Final = "at a random time"
@@ -26,16 +27,18 @@ ANSWERING: Final = tuple(s for s in SEAMS if "control logged" in s)
 BODY: Final = tuple(s for s in SEAMS if s not in (*HEADER, *TAIL, *ASKING, *ANSWERING))
 ROWS: Final = (*SEAMS, TORN, INTENT, EFFECT, WAITING, ANY_TIME)
 
-_PASSINGS: Final = {"journal": 16, "blob": 3, "seal": 4, "checkpoint": 6, "epoch": 3, "irreversible": 3}
+_PASSINGS: Final = {"journal": 16, "blob": 3, "seal": 4, "checkpoint": 6, "epoch": 3}
 """A death at a seam comes at its first to n-th passing in that process, one in three up to four times as late."""
 
 
 class Death(Struct, frozen=True):
-    """One planned kill.  `row` is its line of the table; `at` counts the passings of a seam; `delay` is in seconds."""
+    """One planned kill.  `row` is its line of the table; `at` counts the passings of a seam, for an irreversible effect those of
+    the activity `of`; `delay` is in seconds."""
 
     row: str
     at: int = 1
     delay: float = 0.0
+    of: str = ""
     kernel: bool = False
 
     @property
@@ -64,7 +67,7 @@ class Pool:
         each = max(3, round(kills * 0.55 / len(SEAMS)))
         self.left: Counter[str] = Counter(dict.fromkeys(SEAMS, each))
         self.left[TORN] = 2 * each + 1
-        self.left[INTENT] = self.left[EFFECT] = each
+        self.left[INTENT] = self.left[EFFECT] = 2 * each
         self.left[WAITING] = max(6, kills // 15)
         self.left[ANY_TIME] = max(kills // 6, kills - self.left.total())
         self.kernels = kernels
@@ -90,7 +93,9 @@ class Pool:
             self.left[row] -= 1
             in_kernel = kernel and self.kernels > 0 and row not in HEADER
             self.kernels -= in_kernel
-        return Death(row, self._at(rng, row), round(rng.uniform(0.01, 1.1 * now.long_s), 3), in_kernel)
+        return Death(
+            row, self._at(rng, row), round(rng.uniform(0.01, 1.1 * now.long_s), 3), rng.choice(IRREVERSIBLE), in_kernel
+        )
 
     def draw_door(self, rng: random.Random, *, held: bool) -> Death | None:
         """A death for a process that asks something of the task; when nobody holds the lease it logs its request itself."""
@@ -104,7 +109,7 @@ class Pool:
         return Death(row)
 
     def _at(self, rng: random.Random, row: str) -> int:
-        if row in HEADER:
+        if row in (*HEADER, INTENT, EFFECT):
             return rng.randint(1, 3)
         most = next((n for word, n in _PASSINGS.items() if word in row), 1)
         return rng.randint(1, most if rng.random() < 0.67 else 4 * most)

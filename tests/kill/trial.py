@@ -9,6 +9,13 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from msgspec import Struct
+from tests.kill import looks
+from tests.kill.child import Spec
+from tests.kill.kernels import Kernel
+from tests.kill.nursery import Nursery
+from tests.kill.plan import ANY_TIME, WAITING, Death, Pool, Situation
+from tests.kill.witness import Witness
+from tests.kill.workload import ANSWERS
 
 from ipyagent_sessions.errors import ControlRefused, IpyagentError
 from ipyagent_sessions.lifecycle import ENDED
@@ -20,18 +27,13 @@ from ipyagent_sessions.run.settle import HAPPENED, RUN_AGAIN
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.state import Approval, State
 from ipyagent_sessions.store import Store
-from tests.kill import looks
-from tests.kill.child import Spec
-from tests.kill.kernels import Kernel
-from tests.kill.nursery import Nursery
-from tests.kill.plan import ANY_TIME, WAITING, Death, Pool, Situation
-from tests.kill.witness import Witness
-from tests.kill.workload import ANSWERS
 
 KILLED: Final = -9
 CHILD_S: Final = 60.0
 CHILDREN: Final = 60
 """More children than this in one trial mean that it does not get anywhere."""
+HOPELESS: Final = 4
+"""So many children one after another that end with the same error."""
 
 
 class Child(Protocol):
@@ -58,8 +60,17 @@ class Happened(Struct, frozen=True):
 class Trial:
     """A store with one run, in `folder`.  `wrong` fills with what must not be, `deaths` with what was done to it."""
 
-    def __init__(self, number: int, seed: int, folder: Path, nursery: Nursery, durability: Durability, *, kernel: bool = False,
-                 long_s: float = 0.6) -> None:
+    def __init__(
+        self,
+        number: int,
+        seed: int,
+        folder: Path,
+        nursery: Nursery,
+        durability: Durability,
+        *,
+        kernel: bool = False,
+        long_s: float = 0.6,
+    ) -> None:
         self.number, self.seed, self.durability, self.kernel, self.long_s = number, seed, durability, kernel, long_s
         folder.mkdir(parents=True)
         self.folder = folder
@@ -103,6 +114,9 @@ class Trial:
                 self._answer_at_rest(session, state)
             if self._child(session, death) == KILLED:
                 self._after_death()
+            elif len(self.ended) >= HOPELESS and len(set(self.ended[-HOPELESS:])) == 1 and "Error" in self.ended[-1]:
+                self.wrong.append(f"trial {self.number} does not get on: {self.ended[-1]}")
+                break
         else:
             self.wrong.append(f"trial {self.number} does not end; its children said {self.ended[-3:]}")
 
@@ -115,17 +129,27 @@ class Trial:
 
     def _child(self, session: Session | None, death: Death | None) -> int:
         """Start a process that runs the task, and stay with it until it has ended."""
-        spec = Spec(str(self.folder / "store"), self.witness.path, self.seed, durability=self.durability,
-                    headless=self.rng.random() < 0.25 and not (death and death.needs_answers), seam=death.seam if death else "", at=death.at if death else 1)
+        spec = Spec(
+            str(self.folder / "store"),
+            self.witness.path,
+            self.seed,
+            durability=self.durability,
+            headless=self.rng.random() < 0.25 and not (death and death.needs_answers),
+            seam=death.seam if death else "",
+            at=death.at if death else 1,
+            of=death.of if death else "",
+        )
         if session is not None and self.rng.random() < 0.5:
             spec.role, spec.session = "resume", session.id
         child: Child
         if death is not None and death.kernel:
             child = kernel = Kernel(self.folder)
-            kernel.run(spec)
         else:
-            child = self._nursery.start(spec)
+            kernel, child = None, self._nursery.start(spec)
         try:
+            if kernel is not None:
+                kernel.ready()
+                kernel.run(spec)
             status = self._stay(child, death)
         finally:
             child.close()
@@ -205,8 +229,15 @@ class Trial:
         return {"answer": "approved", "choice": HAPPENED if True in happened else RUN_AGAIN, "digest": asked.digest}
 
     def _killed_door(self, session: Session, death: Death, answer: dict[str, Any]) -> None:
-        spec = Spec(str(self.folder / "store"), self.witness.path, role="door", session=session.id, seam=death.seam, at=death.at,
-                    answer=answer)
+        spec = Spec(
+            str(self.folder / "store"),
+            self.witness.path,
+            role="door",
+            session=session.id,
+            seam=death.seam,
+            at=death.at,
+            answer=answer,
+        )
         door = self._nursery.start(spec)
         if self._stay_with_door(door) == KILLED:
             self._note_death(death, "door")
@@ -229,7 +260,9 @@ class Trial:
         except ControlRefused as error:
             known = session.state().execution_state.approvals[approval_id]
             if known.answer != answer["answer"] or known.choice != answer.get("choice"):
-                self.wrong.append(f"trial {self.number}: {approval_id} was to be {answer} and is {known.answer} {known.choice}: {error}")
+                self.wrong.append(
+                    f"trial {self.number}: {approval_id} was to be {answer} and is {known.answer} {known.choice}: {error}"
+                )
 
     # Looking
 
@@ -237,10 +270,18 @@ class Trial:
         session, state = self._look(self._status) or (None, None)
         execution = state.execution_state if state is not None else None
         opened = list(execution.active_activities.values()) if execution is not None else []
-        self.deaths.append(Happened(
-            death.row, death.at, self.number, host, len(opened), sum(a.effect == "irreversible" for a in opened),
-            sum(a.answer is None for a in execution.approvals.values()) if execution is not None else 0,
-            len(list(session.layout.root.rglob("*.tmp"))) if session is not None else 0))
+        self.deaths.append(
+            Happened(
+                death.row,
+                death.at,
+                self.number,
+                host,
+                len(opened),
+                sum(a.effect == "irreversible" for a in opened),
+                sum(a.answer is None for a in execution.approvals.values()) if execution is not None else 0,
+                len(list(session.layout.root.rglob("*.tmp"))) if session is not None else 0,
+            )
+        )
         self.witness.note("killed", row=death.row, at=death.at)
 
     def _after_death(self, *, running: bool = False) -> None:

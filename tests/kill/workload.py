@@ -12,11 +12,12 @@ import random
 import time
 from typing import Any, Final
 
+from tests.kill.witness import Witness
+
 from ipyagent_sessions.errors import ResultLost
 from ipyagent_sessions.run.calls import Call
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Done, Retry, activity, workflow
-from tests.kill.witness import Witness
 
 APPROVED: Final = "Publish the report?"
 DENIED: Final = "Delete the originals?"
@@ -136,8 +137,9 @@ async def errands(ctx: Context, seed: int, world: str) -> dict[str, Any]:
     witness.note("value", value=first)
 
     async with ctx.stage("gather"):
-        texts = await ctx.gather(*[seen(witness, ctx.run(measure, f"measure:{k}", world, size, key=k)) for k, size in enumerate(sizes)],
-                                 limit=4)
+        texts = await ctx.gather(
+            *[seen(witness, ctx.run(measure, f"measure:{k}", world, size, key=k)) for k, size in enumerate(sizes)], limit=4
+        )
         both = [ctx.run(look, f"look:{k}", world, k, key=k) for k in range(few)]
         both += [ctx.run(put, f"put:{k}", world, rng.randint(1, 99), key=k) for k in range(many)]
         rng.shuffle(both)
@@ -149,8 +151,9 @@ async def errands(ctx: Context, seed: int, world: str) -> dict[str, Any]:
     async with ctx.stage("effects"):
         reached = await seen(witness, ctx.run(flaky, "flaky:line", world, key="line"))
         async with ctx.stage("money"):
-            receipts = await ctx.gather(*[seen(witness, ctx.run(charge, f"charge:{k}", world, 10 * k, key=k)) for k in range(few)],
-                                        limit=3)
+            receipts = await ctx.gather(
+                *[seen(witness, ctx.run(charge, f"charge:{k}", world, 10 * k, key=k)) for k in range(few)], limit=3
+            )
         letters = [await sure(witness, ctx.run(letter, f"letter#{n + 1}", world), "sent") for n in range(2)]
         yes = await ctx.approve(APPROVED, details=[len(t) for t in texts])
         if yes:
@@ -160,9 +163,20 @@ async def errands(ctx: Context, seed: int, world: str) -> dict[str, Any]:
     async with ctx.stage("rest"):
         no = await ctx.approve(DENIED, key="originals")
         letters.append(await sure(witness, ctx.run(letter, "letter:last", world, key="last"), "sent"))
-        more = await ctx.gather(*[seen(witness, ctx.run(put, f"put:more-{k}", world, k, key=f"more-{k}")) for k in range(few)], limit=2)
+        more = await ctx.gather(
+            *[seen(witness, ctx.run(put, f"put:more-{k}", world, k, key=f"more-{k}")) for k in range(few)], limit=2
+        )
         ctx.set("finished", True)
     again = await seen(witness, ctx.run(stamp, "stamp#2", world, uuid, at, chance))
-    return {"texts": [hashlib.sha256(t.encode()).hexdigest()[:12] for t in texts], "numbers": numbers, "reached": reached,
-            "receipts": receipts, "letters": letters, "yes": bool(yes), "no": bool(no), "more": more, "same": first == again,
-            "sizes": ctx.values["sizes"]}
+    return {
+        "texts": [hashlib.sha256(t.encode()).hexdigest()[:12] for t in texts],
+        "numbers": numbers,
+        "reached": reached,
+        "receipts": receipts,
+        "letters": letters,
+        "yes": bool(yes),
+        "no": bool(no),
+        "more": more,
+        "same": first == again,
+        "sizes": ctx.values["sizes"],
+    }

@@ -101,7 +101,9 @@ def test_a_half_written_snapshot_is_invisible_and_cleaned_away(session: Session,
     assert not half.exists()
 
 
-def test_a_snapshot_that_the_disk_refuses_leaves_nothing_and_stops_nothing(session: Session, me: Holder, disk: FaultyDisk) -> None:
+def test_a_snapshot_that_the_disk_refuses_leaves_nothing_and_stops_nothing(
+    session: Session, me: Holder, disk: FaultyDisk
+) -> None:
     appender = session.append(me)
     disk.fail("before checkpoint rename")
     appender.checkpoint("manual", "lost")

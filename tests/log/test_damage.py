@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -61,7 +62,9 @@ def test_a_flipped_byte_in_a_journal_costs_one_event_and_is_reported_with_its_pl
     assert f"at offset {offset}" in str(reader.damage[0])
 
 
-def test_a_state_behind_missing_events_is_refused_with_the_place_and_before_them_is_not(session: Session, me: Holder, written: Path) -> None:
+def test_a_state_behind_missing_events_is_refused_with_the_place_and_before_them_is_not(
+    session: Session, me: Holder, written: Path
+) -> None:
     break_line(written, 4)
     with pytest.raises(DamageError, match=rf"events 6 to 6 .*{written.name}.*offset") as raised:
         session.state()
@@ -89,12 +92,13 @@ def test_a_checkpoint_behind_the_damage_makes_the_session_usable_again(session: 
     seqs, reader = read(session)
     assert reader.missing == [(6, 6)], "sealing keeps the gap visible"
     assert seqs == [n for n in range(1, 31) if n != 6]
-    assert [(s.first, s.last) for s in session.layout.segments()][0] == (1, 5), "a segment's name does not claim what it lacks"
+    assert session.layout.segments()[0][:2] == (1, 5), "a segment's name does not claim what it lacks"
     assert (session.layout.damaged / written.name).exists(), "the damaged bytes outlive the sealing of their journal"
 
 
-def test_a_flipped_byte_in_a_segment_is_reported_and_the_other_segments_are_read(session: Session, me: Holder,
-                                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flipped_byte_in_a_segment_is_reported_and_the_other_segments_are_read(
+    session: Session, me: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ipyagent_sessions.log.sealing.SMALL", 0)
     for _ in range(3):
         appender = session.append(me)
@@ -129,7 +133,9 @@ def test_every_flipped_byte_in_a_segment_is_seen_or_harmless(session: Session, m
 
 
 @pytest.mark.parametrize("how", ["deleted", "cut", "flipped"])
-def test_a_lost_last_segment_of_a_resting_session_is_damage_and_not_an_empty_session(session: Session, me: Holder, how: str) -> None:
+def test_a_lost_last_segment_of_a_resting_session_is_damage_and_not_an_empty_session(
+    session: Session, me: Holder, how: str
+) -> None:
     appender = session.append(me)
     activities(appender, 10)
     appender.close(rest=True)
@@ -193,17 +199,20 @@ def test_a_flipped_byte_in_a_blob_is_refused_with_its_name(session: Session, me:
     assert len(session.payload(session.event(2))["result"]) == 50_000, "written again, the blob is whole again"
 
 
-BAD = {
+BAD: dict[str, Callable[[Session], object]] = {
     "session.json cut": lambda s: s.layout.header.write_bytes(b'{"format":1,'),
     "session.json missing": lambda s: s.layout.header.unlink(),
     "session.json of a newer version": lambda s: s.layout.header.write_bytes(b'{"format":99,"session_id":"x","created":""}'),
     "session.json is nothing but NUL": lambda s: s.layout.header.write_bytes(b"\0" * 300),
     "session.json is not UTF-8": lambda s: s.layout.header.write_bytes(b'{"format":1,"session_id":"\xff"}'),
     "its journal is rubbish": lambda s: s.layout.journals()[0].path.write_bytes(b"\xff\0rubbish\n" * 9),
-    "summary.json has an unknown state": lambda s: s.layout.summary.write_bytes(b'{"session_id":"x","seq":1,"state":"dancing"}'),
+    "summary.json has an unknown state": lambda s: s.layout.summary.write_bytes(
+        b'{"session_id":"x","seq":1,"state":"dancing"}'
+    ),
     "its parent is gone": lambda s: s.layout.header.write_bytes(
-        b'{"format":1,"session_id":"x","created":"","parent":{"session":"gone","seq":5,"hash":""}}'),
-    "summary.json is a folder": lambda s: (s.layout.summary.unlink(), s.layout.summary.mkdir()),
+        b'{"format":1,"session_id":"x","created":"","parent":{"session":"gone","seq":5,"hash":""}}'
+    ),
+    "summary.json is a folder": lambda s: s.layout.summary.rename(s.layout.events / "x").parent.rename(s.layout.summary),
 }
 
 
@@ -212,6 +221,7 @@ def test_one_bad_session_never_breaks_the_list(store: Store, session: Session, w
     bad = store.create(title="bad")
     if not what.startswith("summary"):
         bad.layout.summary.unlink()
+    bad.layout.events.mkdir()
     BAD[what](bad)
     listed = {x.session_id: x for x in store.sessions()}
     assert listed[session.id].problem == ""

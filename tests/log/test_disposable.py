@@ -34,8 +34,16 @@ def remove(path: Path) -> None:
         path.unlink()
 
 
-@pytest.mark.parametrize("names", [["checkpoints"], ["summary.json"], ["live.json"], ["holder.json"],
-                                   ["checkpoints", "summary.json", "live.json", "holder.json", "inbox", "damaged"]])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["checkpoints"],
+        ["summary.json"],
+        ["live.json"],
+        ["holder.json"],
+        ["checkpoints", "summary.json", "live.json", "holder.json", "inbox", "damaged"],
+    ],
+)
 def test_deleting_what_can_be_rebuilt_loses_nothing(used: Session, store: Store, me: Holder, names: list[str]) -> None:
     state, summary = states.encode(used.state()), used.summary()
     for name in names:

@@ -1,4 +1,4 @@
-"""A fork is a pointer: it writes the same few bytes at any length, changes nothing of its parent, and proves where it begins."""
+"""A fork is a pointer: the same few bytes at any length, nothing changed in its parent, and proof of where it begins."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def size(folder: Path) -> int:
     return sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
 
 
-def test_a_fork_writes_the_same_few_bytes_whatever_the_length(store: Store, parent: Session, me: Holder, disk: FaultyDisk) -> None:
+def test_a_fork_writes_the_same_few_bytes_whatever_the_length(
+    store: Store, parent: Session, me: Holder, disk: FaultyDisk
+) -> None:
     written = []
     for _ in range(3):
         before = disk.bytes_written

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from ipyagent_sessions.events import Event, as_raw, decode, encode
 from ipyagent_sessions.log.format import Damage, event_of, line_of, scan
 
-EVENTS = [Event(n, "Noted", "2026-01-01T00:00:00.000Z", payload=as_raw({"n": n, "t": "x\u2028\u2029\r\n\0\ud800y"}), ignorable=True)
-          for n in range(1, 6)]
+EVENTS = [
+    Event(n, "Noted", "2026-01-01T00:00:00.000Z", payload=as_raw({"n": n, "t": "x\u2028\u2029\r\n\0\ud800y"}), ignorable=True)
+    for n in range(1, 6)
+]
 LINES = [line_of(e) for e in EVENTS]
 
 
@@ -47,33 +49,38 @@ def test_a_flipped_bit_anywhere_in_a_line_is_seen_or_changes_nothing(bit: int) -
             assert 6 <= at < 14, f"only the case of a checksum's digit may differ, not byte {at}"
 
 
-@pytest.mark.parametrize(("data", "seqs", "kinds"), [
-    (b"".join(LINES), [1, 2, 3, 4, 5], []),
-    (b"\xef\xbb\xbf" + b"".join(LINES), [1, 2, 3, 4, 5], []),
-    (b"".join(LINES).replace(b"\n", b"\r\n"), [1, 2, 3, 4, 5], []),
-    (b"\n\n" + LINES[0] + b"\n\r\n" + LINES[1], [1, 2], []),
-    (LINES[0][:-1] + LINES[1], [1, 2], ["glued"]),
-    (LINES[0][:-1] + LINES[1][:-1] + LINES[2], [1, 2, 3], ["glued", "glued"]),
-    (LINES[0][:60] + LINES[1], [2], ["malformed"]),
-    (LINES[0] + LINES[1][:9] + LINES[2] + LINES[3], [1, 3, 4], ["malformed"]),
-    (LINES[0] + b"\0" * 64 + LINES[1], [1, 2], ["nul"]),
-    (LINES[0] + b"\0" * 64 + b"\n" + LINES[1], [1, 2], ["nul"]),
-    (LINES[0][:-1] + b"\0" * 64 + b"\n" + LINES[1], [1, 2], ["nul"]),
-    (LINES[0] + b"\0" * 64, [1], ["nul"]),
-    (LINES[0] + b"not json\n" + LINES[1], [1, 2], ["malformed"]),
-    (LINES[0] + LINES[1].replace(b"Noted", b"Nuted") + LINES[2], [1, 3], ["checksum"]),
-    (LINES[0] + LINES[1][:-1], [1], ["torn"]),
-    (LINES[0] + LINES[1][:20], [1], ["torn"]),
-    (LINES[0][:30] + LINES[1][:-1] + LINES[2][:30], [2], ["malformed", "torn"]),
-    (b"\xff\xfe\n" + LINES[0], [1], ["malformed"]),
-    (b"", [], []),
-])
+@pytest.mark.parametrize(
+    ("data", "seqs", "kinds"),
+    [
+        (b"".join(LINES), [1, 2, 3, 4, 5], []),
+        (b"\xef\xbb\xbf" + b"".join(LINES), [1, 2, 3, 4, 5], []),
+        (b"".join(LINES).replace(b"\n", b"\r\n"), [1, 2, 3, 4, 5], []),
+        (b"\n\n" + LINES[0] + b"\n\r\n" + LINES[1], [1, 2], []),
+        (LINES[0][:-1] + LINES[1], [1, 2], ["glued"]),
+        (LINES[0][:-1] + LINES[1][:-1] + LINES[2], [1, 2, 3], ["glued", "glued"]),
+        (LINES[0][:60] + LINES[1], [2], ["malformed"]),
+        (LINES[0] + LINES[1][:9] + LINES[2] + LINES[3], [1, 3, 4], ["malformed"]),
+        (LINES[0] + b"\0" * 64 + LINES[1], [1, 2], ["nul"]),
+        (LINES[0] + b"\0" * 64 + b"\n" + LINES[1], [1, 2], ["nul"]),
+        (LINES[0][:-1] + b"\0" * 64 + b"\n" + LINES[1], [1, 2], ["nul"]),
+        (LINES[0] + b"\0" * 64, [1], ["nul"]),
+        (LINES[0] + b"not json\n" + LINES[1], [1, 2], ["malformed"]),
+        (LINES[0] + LINES[1].replace(b"Noted", b"Nuted") + LINES[2], [1, 3], ["checksum"]),
+        (LINES[0] + LINES[1][:-1], [1], ["torn"]),
+        (LINES[0] + LINES[1][:20], [1], ["torn"]),
+        (LINES[0][:30] + LINES[1][:-1] + LINES[2][:30], [2], ["malformed", "torn"]),
+        (b"\xff\xfe\n" + LINES[0], [1], ["malformed"]),
+        (b"", [], []),
+    ],
+)
 def test_damage_is_named_and_what_verifies_is_kept(data: bytes, seqs: list[int], kinds: list[str]) -> None:
     assert read(data) == (seqs, kinds)
 
 
 def test_damage_says_where_and_how_much() -> None:
-    damage = [i for i in scan(LINES[0] + b"\0" * 7 + LINES[1] + b"rubbish\n", "journal-2-1.jsonl", base=0) if isinstance(i, Damage)]
+    damage = [
+        i for i in scan(LINES[0] + b"\0" * 7 + LINES[1] + b"rubbish\n", "journal-2-1.jsonl", base=0) if isinstance(i, Damage)
+    ]
     assert [(d.offset, d.length) for d in damage] == [(len(LINES[0]), 7), (len(LINES[0]) + 7 + len(LINES[1]), 7)]
     assert str(damage[0]) == f"journal-2-1.jsonl: nul, 7 bytes at offset {len(LINES[0])}"
 

@@ -1,13 +1,14 @@
 """kill -9 at every named seam: no acknowledged event is lost, none is doubled, and the session opens again.
 
-One process imports the engine and forks for each case, so that a case costs milliseconds.  What was acknowledged is written to a
-witness outside the store.
+One process imports the engine and forks for each case, so that a case costs milliseconds.  What was acknowledged is
+written to a witness outside the store.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -63,9 +64,20 @@ for line in open(sys.argv[1]):
 print("over", flush=True)
 """
 
-SEAMS = [f"{when} {what}" for when in ("before", "after")
-         for what in ("journal write", "journal sync", "blob rename", "seal rename", "checkpoint rename", "epoch created",
-                      "tail rename", "header rename")]
+SEAMS = [
+    f"{when} {what}"
+    for when in ("before", "after")
+    for what in (
+        "journal write",
+        "journal sync",
+        "blob rename",
+        "seal rename",
+        "checkpoint rename",
+        "epoch created",
+        "tail rename",
+        "header rename",
+    )
+]
 RARE = {"header rename": (1, 2, 3), "tail rename": (1, 2), "epoch created": (1, 2, 4, 6), "seal rename": (1, 2, 3, 4)}
 CASES = [(seam, at) for seam in SEAMS for at in RARE.get(seam.split(" ", 1)[1], (1, 2, 5, 13))]
 
@@ -104,7 +116,9 @@ def check(session: Session, acknowledged: int, me: Holder, where: str) -> None:
     assert seqs == list(range(1, len(seqs) + 1)), where
     assert len(seqs) >= acknowledged, where
     assert all(info.complete for info in session.checkpoints()), where
-    assert max(checkpoints.sequence(session.layout), default=0) <= len(seqs), f"{where}: a snapshot past the last durable event"
+    assert max(checkpoints.sequence(session.layout), default=0) <= len(seqs), (
+        f"{where}: a snapshot past the last durable event"
+    )
     appender = session.append(me)
     activities(appender, 1)
     appender.close(rest=True)
@@ -114,5 +128,7 @@ def check(session: Session, acknowledged: int, me: Holder, where: str) -> None:
     assert (reader.damage, reader.missing) == ([], []), where
     assert states.encode(session.state()) == states.encode(states.fold(events)), where
     assert not list(session.layout.root.rglob("*.tmp")), where
-    plain = [seq for s in session.layout.segments() for seq in pq.read_table(s.path, columns=["seq"])["seq"].to_pylist()]
+    plain: list[Any] = [
+        seq for s in session.layout.segments() for seq in pq.read_table(s.path, columns=["seq"])["seq"].to_pylist()
+    ]
     assert sorted(plain) == list(range(1, len(events) + 1)), f"{where}: another program would count an event twice"

@@ -71,8 +71,12 @@ def test_a_second_appender_in_the_same_process_is_refused_too(session: Session, 
 
 
 def test_of_processes_that_start_at_once_exactly_one_wins(store: Store, session: Session) -> None:
-    children = [subprocess.Popen([sys.executable, "-c", RACE, str(store.root), session.id], stdin=subprocess.PIPE,
-                                 stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", RACE, str(store.root), session.id], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(4)
+    ]
     try:
         for child in children:
             assert child.stdout is not None
@@ -121,7 +125,9 @@ def test_kill_9_frees_the_lease_and_loses_nothing_acknowledged(session: Session,
     appender.close()
 
 
-def test_a_child_that_the_holder_had_forked_does_not_keep_the_lease(store: Store, session: Session, me: Holder, tmp_path: Path) -> None:
+def test_a_child_that_the_holder_had_forked_does_not_keep_the_lease(
+    store: Store, session: Session, me: Holder, tmp_path: Path
+) -> None:
     fork = f"""
 pid = __import__("os").fork()
 if pid == 0:

@@ -14,6 +14,7 @@ import pytest
 from ipyagent_sessions import events as ev
 from ipyagent_sessions.log import journal, segments
 from ipyagent_sessions.log.appender import Appender
+from ipyagent_sessions.log.format import Damage
 from ipyagent_sessions.log.lease import Holder
 from ipyagent_sessions.log.reader import Reader
 from ipyagent_sessions.session import Session
@@ -34,11 +35,23 @@ def write_history(appender: Appender, seed: int, count: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_events_are_the_same_bytes_and_the_same_hash_before_and_after(session: Session, me: Holder, seed: int, clock: FakeClock) -> None:
+def test_events_are_the_same_bytes_and_the_same_hash_before_and_after(
+    session: Session, me: Holder, seed: int, clock: FakeClock
+) -> None:
     appender = session.append(me)
     write_history(appender, seed, 150)
-    appender.emit("Noted", {"late": 1.5e300}, ignorable=True, timestamp=clock.now() - 5, actor="user:änne", parent=3, cpu_s=0.25,
-                  rss_bytes=2**40, execution_time_ms=-0.0, cost_usd=1e-9)
+    appender.emit(
+        "Noted",
+        {"late": 1.5e300},
+        ignorable=True,
+        timestamp=clock.now() - 5,
+        actor="user:änne",
+        parent=3,
+        cpu_s=0.25,
+        rss_bytes=2**40,
+        execution_time_ms=-0.0,
+        cost_usd=1e-9,
+    )
     appender.close()
     before = bodies(session)
     hashes = [ev.digest(e) for e in session.events()]
@@ -61,7 +74,9 @@ def test_a_journal_is_removed_one_seal_after_its_own(session: Session, me: Holde
     assert len(bodies(session)) == 13
 
 
-def test_a_full_journal_is_sealed_while_the_work_goes_on(session: Session, me: Holder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_journal_is_sealed_while_the_work_goes_on(
+    session: Session, me: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(journal, "SEAL_EVENTS", 50)
     appender = session.append(me)
     for _ in range(100):
@@ -73,8 +88,9 @@ def test_a_full_journal_is_sealed_while_the_work_goes_on(session: Session, me: H
     assert len(bodies(session)) == 201
 
 
-def test_a_seal_that_fails_is_made_up_for_by_the_next(session: Session, me: Holder, disk: FaultyDisk,
-                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_seal_that_fails_is_made_up_for_by_the_next(
+    session: Session, me: Holder, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(journal, "SEAL_EVENTS", 20)
     disk.fail("before seal rename", times=2)
     appender = session.append(me)
@@ -96,7 +112,9 @@ def test_small_neighbours_are_merged_at_rest_into_one(session: Session, me: Hold
     assert len(bodies(session)) == 25
 
 
-def test_readers_always_see_a_contiguous_log_that_only_grows(session: Session, me: Holder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readers_always_see_a_contiguous_log_that_only_grows(
+    session: Session, me: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(journal, "SEAL_EVENTS", 16)
     done = threading.Event()
     wrong: list[str] = []
@@ -142,12 +160,32 @@ def sealed(session: Session, me: Holder) -> Path:
 def test_plain_pyarrow_reads_a_segment_with_the_promised_columns_not_null(sealed: Path, session: Session) -> None:
     table = pq.read_table(sealed)
     assert table.num_rows == 201
-    never_null = {"session_id", "seq", "event_type", "timestamp", "recorded_at", "actor", "payload", "schema_version", "ignorable",
-                  "checksum"}
+    never_null = {
+        "session_id",
+        "seq",
+        "event_type",
+        "timestamp",
+        "recorded_at",
+        "actor",
+        "payload",
+        "schema_version",
+        "ignorable",
+        "checksum",
+    }
     assert {f.name for f in table.schema if not f.nullable} == never_null
-    assert set(table.schema.names) >= never_null | {"task_id", "activity_id", "attempt", "parent_event", "agent_version",
-                                                    "execution_time_ms", "cpu_s", "rss_bytes", "input_tokens", "output_tokens",
-                                                    "cost_usd"}
+    assert set(table.schema.names) >= never_null | {
+        "task_id",
+        "activity_id",
+        "attempt",
+        "parent_event",
+        "agent_version",
+        "execution_time_ms",
+        "cpu_s",
+        "rss_bytes",
+        "input_tokens",
+        "output_tokens",
+        "cost_usd",
+    }
     assert table["seq"].to_pylist() == list(range(1, 202))
     assert table.schema.field("timestamp").type == pa.timestamp("ms", tz="UTC")
     assert set(table["session_id"].to_pylist()) == {session.id}
@@ -168,7 +206,7 @@ def test_a_changed_row_is_detected_by_its_checksum(sealed: Path, session: Sessio
     types[7] = "Forged"
     forged = table.set_column(table.schema.get_field_index("event_type"), table.schema.field("event_type"), pa.array(types))
     pq.write_table(forged, sealed)
-    damage: list[segments.Damage | str] = []
+    damage: list[Damage | str] = []
     assert [e.seq for e in segments.read(sealed, damage=damage)] == [n for n in range(1, 202) if n != 8]
     assert damage == [f"{sealed.name}: 1 of the events 8 to 8 do not match their checksums"]
 

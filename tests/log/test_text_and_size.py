@@ -109,7 +109,8 @@ def test_a_clock_set_back_changes_neither_order_nor_state(session: Session, me: 
 
 
 def test_the_newest_checkpoint_is_the_one_with_the_highest_seq_though_the_clock_went_back(
-        session: Session, me: Holder, clock: FakeClock) -> None:
+    session: Session, me: Holder, clock: FakeClock
+) -> None:
     appender = session.append(me)
     for label in ("first", "second"):
         activities(appender, 2)

@@ -51,7 +51,7 @@ def test_cut_at_every_byte_of_the_last_three_events(session: Session, store: Sto
         appender.close()
         torn = whole[max(e for e in ends if e <= cut) : cut]
         assert list(tails(there).values()) == ([] if clean else [torn]), cut
-        after = [e for e in there.events()][kept:]
+        after = list(there.events())[kept:]
         assert [e.event_type for e in after] == ([] if clean else ["AlarmRaised"]), cut
         if not clean:
             assert there.payload(after[0])["kind"] == "torn_tail"
@@ -62,8 +62,10 @@ def test_cut_at_every_byte_of_the_last_three_events(session: Session, store: Sto
         shutil.rmtree(copy)
 
 
-@pytest.mark.parametrize("tail", [b"\0" * 4096, b'{"c":"12' + b"\0" * 500, b"\xff\xfe garbage", b'{"c":"00000000","seq":99}\n', b"}\n{",
-                                  b"\0\0\n\0\0\n"])
+@pytest.mark.parametrize(
+    "tail",
+    [b"\0" * 4096, b'{"c":"12' + b"\0" * 500, b"\xff\xfe garbage", b'{"c":"00000000","seq":99}\n', b"}\n{", b"\0\0\n\0\0\n"],
+)
 def test_rubbish_behind_the_last_event_is_set_aside_whole(session: Session, me: Holder, written: Path, tail: bytes) -> None:
     size = written.stat().st_size
     with open(written, "ab") as file:

@@ -32,8 +32,33 @@ def test_the_order_of_a_set_does_not_matter(items: list[Any], rng: Any) -> None:
     assert digest(set(other)) == digest(set(items))
 
 
-DIFFERENT = [1, 1.0, True, "1", None, [1], (1,), {1}, frozenset({1}), {"a": 1}, {"a": 1.0}, {1: "a"}, {"1": "a"}, b"1", bytearray(b"1"),
-             0.0, -0.0, "a\0", "a\ufffd", "", [], (), {}, [[]], {"$": "tuple", "v": [1]}]
+DIFFERENT = [
+    1,
+    1.0,
+    True,
+    "1",
+    None,
+    [1],
+    (1,),
+    {1},
+    frozenset({1}),
+    {"a": 1},
+    {"a": 1.0},
+    {1: "a"},
+    {"1": "a"},
+    b"1",
+    bytearray(b"1"),
+    0.0,
+    -0.0,
+    "a\0",
+    "a\ufffd",
+    "",
+    [],
+    (),
+    {},
+    [[]],
+    {"$": "tuple", "v": [1]},
+]
 
 
 def test_different_values_have_different_digests() -> None:

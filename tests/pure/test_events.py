@@ -54,25 +54,42 @@ def test_the_documents_example_loads_unchanged() -> None:
     assert ev.decode(ev.encode(event)) == event
 
 
-@pytest.mark.parametrize("changes", [
-    {"event_type": ...}, {"timestamp": ...}, {"timestamp": "yesterday"}, {"timestamp": "2026-03-23T10:05:23"}, {"payload": [1]},
-    {"metadata": "fast"}, {"metadata": {"execution_time_ms": "fast"}}, {"activity_id": 5}, {"metadata": {"agent_version": 3}},
-])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"event_type": ...},
+        {"timestamp": ...},
+        {"timestamp": "yesterday"},
+        {"timestamp": "2026-03-23T10:05:23"},
+        {"payload": [1]},
+        {"metadata": "fast"},
+        {"metadata": {"execution_time_ms": "fast"}},
+        {"activity_id": 5},
+        {"metadata": {"agent_version": 3}},
+    ],
+)
 def test_a_record_with_a_missing_or_wrong_field_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="not an event record"):
         from_document(**changes)
 
 
-@pytest.mark.parametrize(("written", "stored"), [
-    ("2026-03-23T18:05:23.456+08:00", "2026-03-23T10:05:23.456Z"), ("2026-03-23T10:05:23Z", "2026-03-23T10:05:23.000Z"),
-    ("2026-03-23T10:05:23.456789Z", "2026-03-23T10:05:23.457Z")])
+@pytest.mark.parametrize(
+    ("written", "stored"),
+    [
+        ("2026-03-23T18:05:23.456+08:00", "2026-03-23T10:05:23.456Z"),
+        ("2026-03-23T10:05:23Z", "2026-03-23T10:05:23.000Z"),
+        ("2026-03-23T10:05:23.456789Z", "2026-03-23T10:05:23.457Z"),
+    ],
+)
 def test_times_are_stored_in_utc_with_milliseconds_and_the_original_is_kept(written: str, stored: str) -> None:
     event = from_document(timestamp=written)
     assert event.timestamp == stored
     assert ev.payload_of(event)["document"]["timestamp"] == written
 
 
-@pytest.mark.parametrize("usage", [None, "much", {}, {"memory": None}, {"memory": "lots"}, {"memory": "x GB"}, {"memory": "4 parsecs"}])
+@pytest.mark.parametrize(
+    "usage", [None, "much", {}, {"memory": None}, {"memory": "lots"}, {"memory": "x GB"}, {"memory": "4 parsecs"}]
+)
 def test_memory_that_does_not_say_is_unknown_and_never_zero(usage: Any) -> None:
     assert from_document(metadata={"resource_usage": usage}).rss_bytes is None
 
@@ -83,8 +100,11 @@ def test_a_foreign_type_is_kept_and_ignorable() -> None:
 
 
 TEXT = st.text(max_size=20) | st.text(st.characters(codec=None, categories=["Cs", "Cc", "Zl", "Zp", "Lu"]), max_size=8)
-JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
-                    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3), max_leaves=8)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=8,
+)
 
 
 @given(st.dictionaries(TEXT, JSON, max_size=4))
@@ -97,7 +117,13 @@ def test_any_json_becomes_a_payload_that_every_reader_can_stand(payload: dict[st
     assert bytes(ev.as_raw(back)) == bytes(raw) or "replaced_characters" in back
 
 
-@given(st.integers(1, 2**53), st.text(max_size=9), st.none() | st.floats(allow_nan=False, allow_infinity=False), st.none() | st.integers(0, 2**62), st.booleans())
+@given(
+    st.integers(1, 2**53),
+    st.text(max_size=9),
+    st.none() | st.floats(allow_nan=False, allow_infinity=False),
+    st.none() | st.integers(0, 2**62),
+    st.booleans(),
+)
 def test_encode_is_canonical(seq: int, actor: str, cpu: float | None, rss: int | None, ignorable: bool) -> None:
     event = ev.Event(seq, "Noted", RECORDED, actor=ev.clean(actor)[0], cpu_s=cpu, rss_bytes=rss, ignorable=ignorable)
     body = ev.encode(event)
@@ -138,11 +164,20 @@ def test_cleaning_replaces_character_by_character_and_counts() -> None:
     assert ev.clean("plain") == ("plain", 0)
     assert ev.clean("é\u2028\U0001f9ea") == ("é\u2028\U0001f9ea", 0)
     assert ev.clean("a\0b\ud83e") == ("a\ufffdb\ufffd", 2)
-    assert bytes(ev.as_raw({"t": "\ud83e", "u": ["\0"]})) == b'{"t":"\xef\xbf\xbd","u":["\xef\xbf\xbd"],"replaced_characters":2}'
+    assert (
+        bytes(ev.as_raw({"t": "\ud83e", "u": ["\0"]})) == b'{"t":"\xef\xbf\xbd","u":["\xef\xbf\xbd"],"replaced_characters":2}'
+    )
 
 
 def test_a_struct_payload_is_cleaned_as_well() -> None:
-    body = msgspec.json.decode(ev.as_raw(payloads.AlarmRaised("disk", "full \ud83e", )))
+    body = msgspec.json.decode(
+        ev.as_raw(
+            payloads.AlarmRaised(
+                "disk",
+                "full \ud83e",
+            )
+        )
+    )
     assert (body["text"], body["replaced_characters"]) == ("full \ufffd", 1)
 
 

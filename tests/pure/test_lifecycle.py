@@ -30,7 +30,7 @@ ALLOWED = {
 STATES = ("", *(s.value for s in TaskState))
 
 
-@pytest.mark.parametrize(("source", "target"), itertools.product(STATES, [s.value for s in TaskState]))
+@pytest.mark.parametrize(("source", "target"), list(itertools.product(STATES, [s.value for s in TaskState])))
 def test_every_change_by_every_actor(source: str, target: str) -> None:
     for actor in ACTORS:
         origin = TaskState(source) if source else None

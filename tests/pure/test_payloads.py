@@ -12,8 +12,15 @@ from ipyagent_sessions import payloads, state
 from ipyagent_sessions.errors import DamageError
 
 SAMPLES: dict[str, Any] = {
-    "bool": True, "int": 3, "float": 2.5, "list[int]": [1, 2], "list[str]": ["v\u2028"], "dict[str, list[str]]": {"k": ["v"]},
-    "dict[str, typing.Any]": {"k": [1, None]}, "msgspec.Raw": msgspec.Raw(b'{"a":[1,"\xe6\x97\xa5"]}'), "str": "t\u2028x",
+    "bool": True,
+    "int": 3,
+    "float": 2.5,
+    "list[int]": [1, 2],
+    "list[str]": ["v\u2028"],
+    "dict[str, list[str]]": {"k": ["v"]},
+    "dict[str, typing.Any]": {"k": [1, None]},
+    "msgspec.Raw": msgspec.Raw(b'{"a":[1,"\xe6\x97\xa5"]}'),
+    "str": "t\u2028x",
 }
 
 

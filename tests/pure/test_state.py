@@ -70,8 +70,16 @@ def test_folding_changes_no_event_and_two_states_share_nothing(log: Sequence[Eve
 
 @given(Histories)
 def test_the_status_agrees_with_the_last_event_of_the_task(log: Sequence[Event]) -> None:
-    moves = {"TaskQueued": "queued", "TaskStarted": "running", "TaskResumed": "running", "TaskSuspended": "suspended",
-             "TaskInterrupted": "interrupted", "TaskCompleted": "completed", "TaskFailed": "failed", "TaskCancelled": "cancelled"}
+    moves = {
+        "TaskQueued": "queued",
+        "TaskStarted": "running",
+        "TaskResumed": "running",
+        "TaskSuspended": "suspended",
+        "TaskInterrupted": "interrupted",
+        "TaskCompleted": "completed",
+        "TaskFailed": "failed",
+        "TaskCancelled": "cancelled",
+    }
     wanted = next((moves[e.event_type] for e in reversed(log) if e.event_type in moves), None)
     found = states.fold(log)
     assert found.system_state.status == wanted
@@ -90,8 +98,14 @@ def test_an_unknown_type_that_may_be_ignored_passes_and_one_that_must_not_names_
 
 
 def test_a_known_type_of_a_newer_form_is_refused_or_passed_over_if_it_may_be() -> None:
-    newer = Event(1, "FileWritten", "2026-01-01T00:00:00.000Z", payload=as_raw({"wholly": "different"}), schema_version=2,
-                  agent_version="ipyagent-9.1")
+    newer = Event(
+        1,
+        "FileWritten",
+        "2026-01-01T00:00:00.000Z",
+        payload=as_raw({"wholly": "different"}),
+        schema_version=2,
+        agent_version="ipyagent-9.1",
+    )
     with pytest.raises(NewerFormat, match=r"event 1 \(FileWritten\) has form 2, this version reads 1.*ipyagent-9\.1"):
         states.apply(states.State(), newer)
     state = states.State()
@@ -104,9 +118,11 @@ STARTED = (Emission("TaskQueued", p.TaskQueued("audit"), "t"), Emission("TaskSta
 
 def test_results_up_to_the_bound_live_in_the_state_and_larger_ones_by_reference() -> None:
     def state(size: int) -> states.Recorded:
-        return fold(*STARTED, Emission("ActivityStarted", p.ActivityStarted("a"), "t", "/a"),
-                    Emission("ActivityCompleted", p.ActivityCompleted("a", result=as_raw("x" * (size - 2))), "t", "/a"),
-                    ).business_state.results["/a"]
+        return fold(
+            *STARTED,
+            Emission("ActivityStarted", p.ActivityStarted("a"), "t", "/a"),
+            Emission("ActivityCompleted", p.ActivityCompleted("a", result=as_raw("x" * (size - 2))), "t", "/a"),
+        ).business_state.results["/a"]
 
     assert not state(states.INLINE_RESULT).by_reference
     assert state(states.INLINE_RESULT + 1).by_reference
@@ -121,9 +137,13 @@ def test_a_goal_of_any_kind_leaves_a_state_that_can_be_stored(value: Any) -> Non
 
 
 def test_a_new_task_starts_with_clean_activities_and_keeps_the_session_s_values() -> None:
-    state = fold(*STARTED, Emission("StateChanged", p.StateChanged("a.b", as_raw(1)), "t"),
-                 Emission("ActivityStarted", p.ActivityStarted("a"), "t", "/a"), Emission("TaskCancelled", p.TaskCancelled(), "t"),
-                 Emission("TaskQueued", p.TaskQueued("second"), "t2"))
+    state = fold(
+        *STARTED,
+        Emission("StateChanged", p.StateChanged("a.b", as_raw(1)), "t"),
+        Emission("ActivityStarted", p.ActivityStarted("a"), "t", "/a"),
+        Emission("TaskCancelled", p.TaskCancelled(), "t"),
+        Emission("TaskQueued", p.TaskQueued("second"), "t2"),
+    )
     assert state.execution_state.active_activities == {}
     assert state.business_state.values == {"a": {"b": 1}}
     assert {k: v.status for k, v in state.tasks.items()} == {"t": "cancelled", "t2": "queued"}
@@ -132,18 +152,25 @@ def test_a_new_task_starts_with_clean_activities_and_keeps_the_session_s_values(
 def test_an_answer_counts_once_and_one_to_an_unknown_request_changes_nothing() -> None:
     asked = (*STARTED, Emission("ApprovalRequested", p.ApprovalRequested("ap1", "Delete?"), "t"))
     first = fold(*asked, Emission("ApprovalResolved", p.ApprovalResolved("ap1", "yes", by="user:anna"), "t"))
-    second = fold(*asked, Emission("ApprovalResolved", p.ApprovalResolved("ap1", "yes", by="user:anna"), "t"),
-                  Emission("ApprovalResolved", p.ApprovalResolved("ap1", "no", by="user:bert"), "t"),
-                  Emission("ApprovalResolved", p.ApprovalResolved("ap9", "yes"), "t"))
+    second = fold(
+        *asked,
+        Emission("ApprovalResolved", p.ApprovalResolved("ap1", "yes", by="user:anna"), "t"),
+        Emission("ApprovalResolved", p.ApprovalResolved("ap1", "no", by="user:bert"), "t"),
+        Emission("ApprovalResolved", p.ApprovalResolved("ap9", "yes"), "t"),
+    )
     assert second.execution_state.approvals == first.execution_state.approvals
     assert second.execution_state.approvals["ap1"].by == "user:anna"
 
 
 def test_retries_are_counted_across_recoveries() -> None:
-    state = fold(*STARTED, Emission("ActivityStarted", p.ActivityStarted("a"), "t", "/a", 1),
-                 Emission("ActivityRetried", p.ActivityRetried("a", "E", "e"), "t", "/a", 1),
-                 Emission("TaskSuspended", p.TaskSuspended("worker_lost"), "t"), Emission("TaskResumed", p.TaskResumed(2), "t"),
-                 Emission("ActivityRetried", p.ActivityRetried("a", "E", "e"), "t", "/a", 2))
+    state = fold(
+        *STARTED,
+        Emission("ActivityStarted", p.ActivityStarted("a"), "t", "/a", 1),
+        Emission("ActivityRetried", p.ActivityRetried("a", "E", "e"), "t", "/a", 1),
+        Emission("TaskSuspended", p.TaskSuspended("worker_lost"), "t"),
+        Emission("TaskResumed", p.TaskResumed(2), "t"),
+        Emission("ActivityRetried", p.ActivityRetried("a", "E", "e"), "t", "/a", 2),
+    )
     assert state.system_state.retry_counts == {"/a": 2}
     assert state.execution_state.active_activities["/a"].attempt == 3
     assert state.system_state.status is TaskState.RUNNING
@@ -153,7 +180,13 @@ def test_running_time_is_summed_over_runs_and_a_clock_set_back_takes_nothing_awa
     def at(seq: int, event_type: str, payload: p.Payload, second: int) -> Event:
         return Event(seq, event_type, f"2026-01-01T00:00:{second:02d}.000Z", task_id="t", payload=as_raw(payload))
 
-    state = states.fold([at(1, "TaskQueued", p.TaskQueued("a"), 0), at(2, "TaskStarted", p.TaskStarted(), 5),
-                         at(3, "TaskSuspended", p.TaskSuspended("network"), 15), at(4, "TaskResumed", p.TaskResumed(2), 50),
-                         at(5, "TaskCompleted", p.TaskCompleted(), 40)])
+    state = states.fold(
+        [
+            at(1, "TaskQueued", p.TaskQueued("a"), 0),
+            at(2, "TaskStarted", p.TaskStarted(), 5),
+            at(3, "TaskSuspended", p.TaskSuspended("network"), 15),
+            at(4, "TaskResumed", p.TaskResumed(2), 50),
+            at(5, "TaskCompleted", p.TaskCompleted(), 40),
+        ]
+    )
     assert state.system_state.ran_s == 10.0

@@ -6,9 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.run.harness import Engine, Gate, Witness
+from tests.run.harness import Clock, Engine, Gate, Witness
 
 from ipyagent_sessions.store import Store
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture

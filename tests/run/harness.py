@@ -28,9 +28,23 @@ from ipyagent_sessions.run.worker import TaskHandle
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.state import State
 from ipyagent_sessions.store import Store
-from ipyagent_sessions.testing import wait_until
+from ipyagent_sessions.testing import FakeClock, wait_until
 
-PATIENCE = 20.0
+
+class Clock(FakeClock):
+    """A fake clock that forgets the sleepers of a task that was stopped: their loop is closed when time goes on."""
+
+    async def sleep(self, seconds: float) -> None:
+        try:
+            await super().sleep(seconds)
+        except asyncio.CancelledError:
+            here = asyncio.get_running_loop()
+            with self._lock:
+                self._sleepers = [s for s in self._sleepers if s[1] is not here]
+            raise
+
+
+PATIENCE = 10.0
 """Seconds after which a test gives up on a condition: generous, since nothing waits for it that goes well."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 from http import HTTPStatus
 from typing import Final
 
@@ -24,10 +25,16 @@ class _Acting(Handler):
 
     @property
     def actor(self) -> str:
-        """`user:<name>@server`; the name is whatever the server's identity provider says, in one harmless line."""
+        """`user:<name>@server`: the name that the identity provider gives, in one harmless line.
+
+        A token says nothing about who holds it and gets a made-up name at each request; then it is the name of the account
+        that the server runs in, as at the other doors.
+        """
         user = self.current_user
-        name = textsafe.plain(str(user.username if user.name.startswith("Anonymous ") else user.name or user.username), 64)
-        return f"user:{name.replace('@', ' at ')}@server"
+        name = str(user.name or user.username)
+        if name.startswith("Anonymous "):
+            name = _account()
+        return f"user:{textsafe.plain(name, 64).replace('@', ' at ')}@server"
 
 
 class ControlHandler(_Acting):
@@ -81,6 +88,13 @@ class ForkHandler(_Acting):
         forked = await self.service.ask(fork)
         await self.service.settled(forked.session_id)
         await self.reply(forked, HTTPStatus.CREATED)
+
+
+def _account() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # no such account, as in some containers
+        return "somebody"
 
 
 def expected(states: list[str]) -> list[str]:

@@ -24,14 +24,29 @@ class StatusHandler(Handler):
         differences: list[str] = []
         theirs, version = self.text("store", most=64), self.text("version", most=64)
         if theirs is not None and theirs != store.id:
-            differences.append(f"you use another store than this server, which uses {short_path(store.root)}: "
-                               "set IPYAGENT_STORE alike in both environments, or IpyagentLab.store in this server's")
+            differences.append(
+                f"you use another store than this server, which uses {short_path(store.root)}: "
+                "set IPYAGENT_STORE alike in both environments, or IpyagentLab.store in this server's"
+            )
         if version is not None and version != __version__:
-            differences.append(f"you run ipyagent {version}, this server {__version__}: install the same version in both "
-                               "environments")
-        await self.reply(Status(
-            API, __version__, platform.python_version(), jupyter_server.__version__, store.id, short_path(store.root), FORMAT,
-            len(service.index), service.index.filling, service.watcher.mode if service.watcher else "", differences))
+            differences.append(
+                f"you run ipyagent {version}, this server {__version__}: install the same version in both environments"
+            )
+        await self.reply(
+            Status(
+                API,
+                __version__,
+                platform.python_version(),
+                jupyter_server.__version__,
+                store.id,
+                short_path(store.root),
+                FORMAT,
+                len(service.index),
+                service.index.filling,
+                service.watcher.mode if service.watcher else "",
+                differences,
+            )
+        )
 
 
 class SessionsHandler(Handler):
@@ -41,9 +56,14 @@ class SessionsHandler(Handler):
     async def get(self) -> None:
         states = (self.text("state") or "").split(",")
         query = Query(
-            self.integer("limit", 100, 1, 1000), self.text("cursor", most=4000) or "", self.text("q") or "",
-            tuple(s for s in states if s), self.text("notebook", most=2000), self.text("model"),
-            self.text("sort") or "-updated")
+            self.integer("limit", 100, 1, 1000),
+            self.text("cursor", most=4000) or "",
+            self.text("q") or "",
+            tuple(s for s in states if s),
+            self.text("notebook", most=2000),
+            self.text("model"),
+            self.text("sort") or "-updated",
+        )
         await self.service.first_page()
         await self.reply(self.service.index.page(query))
 
@@ -60,7 +80,14 @@ class SessionHandler(Handler):
         def look() -> Detail:
             shown, tasks, model = followed.with_tasks()
             parent = session.header.parent
-            return Detail(shown, session.header, tasks, session.checkpoints(), service.index.children(session_id),
-                          parent.seq if parent is not None else 0, model)
+            return Detail(
+                shown,
+                session.header,
+                tasks,
+                session.checkpoints(),
+                service.index.children(session_id),
+                parent.seq if parent is not None else 0,
+                model,
+            )
 
         await self.reply(await service.read(look))

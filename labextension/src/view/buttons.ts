@@ -63,7 +63,7 @@ export function buttonsOf(card: Card, doing: ReadonlySet<string>, door: ResumeDo
     first,
     {
       id: 'cancel',
-      label: under('cancel', 'Cancel', 'Cancelling…'),
+      label: under('cancel', 'Cancel', 'Ending…'),
       why: card.actions['cancel'] ?? '',
       hint: 'end the task for good; created files stay',
       primary: false

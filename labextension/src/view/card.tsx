@@ -33,13 +33,14 @@ export interface CardProps {
   below?: (open: { log: boolean; timeline: boolean }) => ComponentChildren;
 }
 
-const RESERVED: Partial<Record<Button['id'], string>> = { pause: 'Resuming…', stop: 'Resuming…', resume: 'Resuming…', cancel: 'Cancelling…' };
+const RESERVED: Partial<Record<Button['id'], string>> = { pause: 'Resuming…', stop: 'Resuming…', resume: 'Resuming…', cancel: 'Ending…' };
 const TEXT_SHOWN = 8000;
+const HOLD_MS = 2500;
 const LONGEST_TITLE = 120;
 
 export function CardView(props: CardProps): JSX.Element {
   const { shown, doing, act } = props;
-  const card = aged(shown.card, props.age);
+  const card = useHeld(aged(shown.card, props.age));
   const [sure, setSure] = useState(false);
   const [log, setLog] = useState(props.openLog ?? false);
   const [timeline, setTimeline] = useState(props.openTimeline ?? false);
@@ -47,7 +48,7 @@ export function CardView(props: CardProps): JSX.Element {
   const title = text.line(card.title || card.target || 'untitled task', LONGEST_TITLE);
   const mayCancel = (card.actions['cancel'] ?? '') === '';
   const needsYou = card.asks.length > 0;
-  const { why } = headline(card);
+  const why = needsYou ? '' : headline(card).why; // what it waits for stands in the question
   return (
     <article class={`ipa-card ipa-is-${toneOf(card.state)}`} aria-label={`task ${title}: ${card.state}`} data-state={card.state}>
       <header class="ipa-head">
@@ -136,6 +137,16 @@ function useSaid(shown: Shown): string {
     }
   }, [shown]);
   return said;
+}
+
+/** Between two activities nothing runs for a moment: the last one stays where it stood, so that the line does not flicker. */
+function useHeld(card: Card): Card {
+  const last = useRef({ now: card.now, at: 0 });
+  if (card.now.length > 0 || card.state !== 'running') {
+    last.current = { now: card.now, at: Date.now() };
+    return card;
+  }
+  return Date.now() - last.current.at < HOLD_MS ? { ...card, now: last.current.now } : card;
 }
 
 function Sure({ onYes, onNo }: { onYes: () => void; onNo: () => void }): JSX.Element {

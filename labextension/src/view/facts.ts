@@ -49,7 +49,7 @@ export function facts(card: Card): Fact[] {
   const { state } = headline(card);
   const out = [fact('state', '', state, text.clockDuration(card.elapsed_s), 'time it has run')];
   const percent = progress(card);
-  const of = card.total === null ? (card.done === 1 ? ' done' : ' done') : ` of ${card.total}`;
+  const of = card.total === null ? ' done' : ` of ${card.total}`;
   out.push(fact('done', '', `${card.done}${of}`, percent === null || card.total === null ? '' : `${percent} %`, 'activities'));
   if (card.failed > 0) {
     out.push(fact('failed', '', `${card.failed}`, 'failed', 'activities that failed'));
@@ -92,7 +92,7 @@ export function footFacts(card: Card): Fact[] {
   }
   if (card.memory !== null) {
     const share = text.percent(card.memory, card.memory_total);
-    out.push(fact('memory', 'memory', text.sizeOf(card.memory, card.memory_total), share === null ? '' : `${share} %`));
+    out.push(fact('memory', 'memory', text.sizeOf(card.memory, card.memory_total), share === null ? '' : share === 0 ? 'under 1 %' : `${share} %`));
   }
   if (card.disk_used_percent !== null && card.state === 'running') {
     out.push(fact('disk', 'disk', `${Math.round(card.disk_used_percent)} %`, '', 'used, where the store is'));

@@ -46,7 +46,7 @@ def answer(door: Door, session: Session, *, approval: str | None, approve: bool,
     said = choice or ("approved" if approve else "denied")
     after = session.state().system_state
     waits = not session.held() and after.status is TaskState.SUSPENDED
-    then = f"; continue with: {door.prefix} resume {session.id}" if waits else ""
+    then = f"\ncontinue with: {door.prefix} resume {session.id}" if waits else ""
     return Shown(f"{approval_id} {said}: {asked.question}{then}")
 
 

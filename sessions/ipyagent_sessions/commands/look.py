@@ -101,9 +101,9 @@ def _log_row(event: Event) -> list[Any]:
     return [event.seq, formats.clock(event.timestamp), event.event_type, f"{event.activity_id or ''}{attempt}", line_of(event)]
 
 
-def state(session: Session, *, at: int | None) -> Shown:
+def state(session: Session, *, at: str | None) -> Shown:
     """The three layers of the state, with what is finished as a list of ids."""
-    data = state_data(session.state(at))
+    data = state_data(session.state(at_of(session, at)))
     text = msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
     return Shown(text, html_view.tree(data), data)
 
@@ -138,7 +138,7 @@ def checkpoints(session: Session) -> Table:
         body = msgspec.json.decode(event.payload, type=p.CheckpointCreated)
         info = files.get(event.seq)
         snapshot = "from the log" if info is None else ("complete" if info.complete else info.problem)
-        based = f", differs from {info.base}" if info is not None and info.base is not None else ""
+        based = f", based on {info.base}" if info is not None and info.base is not None else ""
         rows.append(
             [
                 event.seq,
@@ -154,10 +154,11 @@ def checkpoints(session: Session) -> Table:
     )
 
 
-def replay(door: Door, session: Session, *, to: int | None) -> Shown:
-    """What happened up to event `to`, rebuilt from the log: no model and no tool is called, nothing is written."""
-    picture = card_of(door, session, to if to is not None else session.last_seq())
-    rows = [_log_row(event) for event in session.events(until=to)]
+def replay(door: Door, session: Session, *, to: str | None) -> Shown:
+    """What happened up to an event or a checkpoint, rebuilt from the log: no model and no tool is called, nothing is written."""
+    until = at_of(session, to)
+    picture = card_of(door, session, until if until is not None else session.last_seq())
+    rows = [_log_row(event) for event in session.events(until=until)]
     columns = ["seq", "time", "event", "activity", "what"]
     head = f"replay of {session.id}, events 1 to {picture.seq}; nothing is executed"
     text = f"{head}\n\n{text_view.table(columns, rows, right=frozenset(['seq']), width=WIDE)}\n\n{text_view.card(picture, prefix=door.prefix)}"

@@ -1,8 +1,10 @@
 """History: the logs of a store as tables.
 
-sql      one SELECT over all sessions, and its result
+sql      one SELECT over all sessions
+result   what it gave: a table, for people and for programs
 guard    why it can only be a SELECT
-sources  which files and tails of journals feed a query
 views    the tables that a query sees, as SQL
-columns  events as Arrow columns
+base     what the views stand on
+sources  which files and tails of journals feed a query
+columns  texts and integers as Arrow columns
 """

@@ -22,13 +22,11 @@ from ipyagent_sessions.history import columns
 from ipyagent_sessions.log import segments
 from ipyagent_sessions.log.format import Damage, clean_lines, scan
 from ipyagent_sessions.log.reader import Piece, pieces
-from ipyagent_sessions.place import Header
+from ipyagent_sessions.place import Header, Place
 from ipyagent_sessions.session import Session
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from ipyagent_sessions.store import Store
 
 _TRIES: Final = 5
 _END: Final = 2**62
@@ -84,7 +82,7 @@ class Sources:
             last, current = parent.seq, parent.session
 
 
-def gather(store: Store, distrusted: Iterable[Path] = ()) -> Sources:
+def gather(store: Place, distrusted: Iterable[Path] = ()) -> Sources:
     """Look at every session of the store.  The segments in `distrusted` are read event by event, as far as they verify."""
     sources, apart = Sources(), frozenset(distrusted)
     with _without_collector():

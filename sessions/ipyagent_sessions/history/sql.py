@@ -20,15 +20,16 @@ from typing import TYPE_CHECKING, Any, Final
 from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.events import ENGINE, SCHEMA_VERSION
 from ipyagent_sessions.history import guard
+from ipyagent_sessions.history.base import BASE
 from ipyagent_sessions.history.result import Result
 from ipyagent_sessions.history.sources import Sources, gather
-from ipyagent_sessions.history.views import BASE, LINEAGE, VIEWS
+from ipyagent_sessions.history.views import LINEAGE, VIEWS
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-    from ipyagent_sessions.store import Store
+    from ipyagent_sessions.place import Place
 
 Params = Sequence[Any] | Mapping[str, Any]
 
@@ -66,7 +67,7 @@ _DEFAULTS: Final = {
 _HINT: Final = f"the views are {', '.join(view.name for view in VIEWS)}; see columns with: DESCRIBE events"
 
 
-def query(store: Store, sql: str, params: Params | None = None) -> Result:
+def query(store: Place, sql: str, params: Params | None = None) -> Result:
     """The result of one SELECT over the views of `views.VIEWS`, with `?` or `$name` taken from `params`.
 
     Raises UsageError when the query is not one SELECT, or when DuckDB refuses it.  What could not be read of the store is

@@ -1,72 +1,12 @@
-"""The tables that a query sees, as SQL over three tables: events, sessions and lineage of the schema `base`.
-
-    base.events    every physical event once, from segments and tails; payload as text
-    base.sessions  one row a session: what its header says, and whether its lease is held
-    base.lineage   session_id, origin, first, last, depth: which seqs of which session its history goes through
-
-Payloads leave out what is a default, so each default of `payloads` that matters here is written as a coalesce.
-"""
+"""The tables that a query sees, as SQL over `base`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
-
-class View(NamedTuple):
-    """A view, one line of documentation, and a line for each column whose name does not say it all."""
-
-    name: str
-    doc: str
-    sql: str
-    columns: Mapping[str, str] = MappingProxyType({})
-
+from ipyagent_sessions.history.base import View
 
 _MEASURES: Final = "execution_time_ms, cpu_s, rss_bytes, input_tokens, output_tokens, cost_usd"
-
-BASE: Final = (
-    View(
-        "base.story",
-        "each session with the events it inherited",
-        """
-        SELECT l.session_id, l.depth, e.session_id AS origin, e.* EXCLUDE (session_id)
-        FROM base.lineage l JOIN base.events e ON e.session_id = l.origin AND e.seq BETWEEN l.first AND l.last""",
-    ),
-    View(
-        "base.moves",
-        "what changes the state of a session or of its tasks; `episode` counts the tasks of a session",
-        """
-        WITH named AS (
-            SELECT session_id, depth, seq, timestamp, task_id, event_type, payload, CASE event_type
-                WHEN 'TaskQueued' THEN 'queued' WHEN 'TaskStarted' THEN 'running' WHEN 'TaskResumed' THEN 'running'
-                WHEN 'TaskSuspended' THEN 'suspended' WHEN 'TaskInterrupted' THEN 'interrupted'
-                WHEN 'TaskCompleted' THEN 'completed' WHEN 'TaskFailed' THEN 'failed'
-                WHEN 'TaskCancelled' THEN 'cancelled' END AS state
-            FROM base.story WHERE event_type IN ('TaskQueued', 'TaskStarted', 'TaskResumed', 'TaskSuspended', 'TaskInterrupted',
-                'TaskCompleted', 'TaskFailed', 'TaskCancelled', 'SessionCreated', 'SessionForked', 'ControlRequested'))
-        SELECT * REPLACE (
-                CASE WHEN event_type <> 'SessionForked' THEN state
-                    WHEN last_value(state IGNORE NULLS) OVER before NOT IN ('completed', 'failed', 'cancelled') THEN 'suspended'
-                    END AS state),
-            count(*) FILTER (event_type = 'TaskQueued') OVER before + (event_type = 'TaskQueued')::INTEGER AS episode
-        FROM named
-        WINDOW before AS (PARTITION BY session_id ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)""",
-    ),
-    View(
-        "base.asked",
-        "approvals: requests and first answers, inherited ones too",
-        """
-        SELECT session_id, payload->>'$.approval_id' AS approval_id,
-            max(task_id) AS task_id, arg_min(activity_id, seq) FILTER (asks) AS activity_id, min(seq) FILTER (asks) AS seq,
-            min(timestamp) FILTER (asks) AS asked, arg_min(payload, seq) FILTER (asks) AS request,
-            min(seq) FILTER (NOT asks) AS answer_seq, arg_min(timestamp, seq) FILTER (NOT asks) AS answered,
-            arg_min(payload, seq) FILTER (NOT asks) AS answer, bool_or(depth = 0) AS own
-        FROM (SELECT *, event_type = 'ApprovalRequested' AS asks FROM base.story
-              WHERE event_type IN ('ApprovalRequested', 'ApprovalResolved'))
-        GROUP BY session_id, approval_id""",
-    ),
-)
 
 VIEWS: Final = (
     View(
@@ -105,7 +45,8 @@ VIEWS: Final = (
             SELECT session_id, arg_max(state, seq) AS state, arg_max(task_id, seq) FILTER (state IS NOT NULL) AS task_id,
                 coalesce(arg_max(payload->>'$.args.title', seq) FILTER (event_type = 'ControlRequested'
                         AND payload->>'$.action' = 'rename' AND coalesce(payload->>'$.outcome', 'accepted') = 'accepted'),
-                    nullif(arg_max(payload->>'$.title', seq) FILTER (event_type = 'SessionCreated'), ''),
+                    nullif(arg_max(payload->>'$.title', seq)
+                        FILTER (event_type IN ('SessionCreated', 'SessionForked')), ''),
                     arg_max(coalesce(nullif(payload->>'$.title', ''), payload->>'$.target'), seq)
                         FILTER (event_type = 'TaskQueued')) AS title
             FROM base.moves GROUP BY session_id),
@@ -131,7 +72,8 @@ VIEWS: Final = (
         "One row a task. A fork goes on with the unfinished task it inherits as a task of its own.",
         """
         WITH steps AS (
-            SELECT *, lead(timestamp) OVER (PARTITION BY session_id ORDER BY seq) AS next FROM base.moves WHERE state IS NOT NULL),
+            SELECT *, lead(timestamp) OVER (PARTITION BY session_id ORDER BY seq) AS next
+            FROM base.moves WHERE state IS NOT NULL),
         ends AS (SELECT session_id, arg_max(timestamp, seq) AS newest FROM base.events GROUP BY session_id),
         grouped AS (
             SELECT session_id, arg_max(task_id, seq) AS task_id, arg_max(state, seq) AS state, arg_max(payload, seq) AS last,
@@ -140,13 +82,15 @@ VIEWS: Final = (
                 min(timestamp) FILTER (state = 'running') AS started,
                 max(timestamp) FILTER (state IN ('completed', 'failed', 'cancelled')) AS ended,
                 max(CASE WHEN state = 'running' THEN coalesce((payload->>'$.attempt')::INTEGER, 1) ELSE 0 END) AS attempts,
-                coalesce(sum(date_diff('ms', timestamp, coalesce(next, newest))) FILTER (state = 'running'), 0) / 1000 AS ran_s,
+                coalesce(sum(date_diff('ms', timestamp, coalesce(next, newest))) FILTER (state = 'running'), 0) / 1000
+                    AS ran_s,
                 bool_or(depth = 0) AS own
             FROM steps LEFT JOIN ends USING (session_id) GROUP BY session_id, episode)
         SELECT g.session_id, g.task_id, coalesce(nullif(queue->>'$.title', ''), queue->>'$.target') AS title,
             queue->>'$.target' AS target, coalesce(queue->>'$.kind', 'workflow') AS kind, g.state,
             CASE WHEN g.state = 'running' AND NOT b.held THEN 'lost' ELSE g.state END AS effective_state,
-            CASE g.state WHEN 'suspended' THEN coalesce(last->>'$.reason', 'forked') WHEN 'failed' THEN coalesce(last->>'$.cause', 'error')
+            CASE g.state WHEN 'suspended' THEN coalesce(last->>'$.reason', 'forked')
+                WHEN 'failed' THEN coalesce(last->>'$.cause', 'error')
                 WHEN 'interrupted' THEN 'paused' WHEN 'cancelled' THEN 'cancelled' END AS reason,
             CASE g.state WHEN 'suspended' THEN coalesce(last->>'$.detail',
                     'forked from ' || (last->>'$.parent_session') || ' at ' || (last->>'$.parent_seq'))

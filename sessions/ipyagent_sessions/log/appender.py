@@ -135,6 +135,11 @@ class Appender:
         return self.lease.epoch
 
     @property
+    def first(self) -> int:
+        """The first seq that is the session's own."""
+        return self._first
+
+    @property
     def durable_seq(self) -> int:
         """The newest seq that is on disk."""
         return self._journal.durable_seq
@@ -221,7 +226,9 @@ class Appender:
     ) -> ev.Event:
         """Append `CheckpointCreated`; with `materialise` its snapshot is written by the scribe once the event is durable."""
         with self._lock:
-            event = self.emit("CheckpointCreated", p.CheckpointCreated(trigger, label), actor=actor, task_id=task_id)
+            cause = self.state.seq or None
+            body_of = p.CheckpointCreated(trigger, label)
+            event = self.emit("CheckpointCreated", body_of, actor=actor, task_id=task_id, parent=cause)
             if materialise:
                 body = states.encode(self.state)
                 recent = [b"{" + line[16:-1] for line in list(self._recent)[-self.keep_last - 1 : -1]]
@@ -239,7 +246,8 @@ class Appender:
     def close(self, *, rest: bool = False) -> None:
         """Flush, finish the scribe's work, give the lease back.  With `rest` the tail is sealed and small segments merged.
 
-        Raises PersistenceError or LeaseLost when what was appended could not be made durable; the lease is released all the same.
+        Raises PersistenceError or LeaseLost when what was appended could not be made durable; the lease is released all the
+        same.
         """
         try:
             self.barrier()
@@ -302,7 +310,8 @@ def read_state(layout: Layout, first: int, start: Callable[[], State] | None, un
     if reader.missing:
         low, high = reader.missing[0]
         raise DamageError(
-            f"session {layout.root.name}: events {low} to {high} are damaged or missing ({'; '.join(map(str, reader.damage))})",
+            f"session {layout.root.name}: events {low} to {high} are damaged or missing "
+            f"({'; '.join(map(str, reader.damage))})",
             hint=f"everything up to event {low - 1} is intact: fork it at {low - 1}, or restore the file from a copy",
         )
     return Loaded(state, snapshot, refused, [str(d) for d in reader.damage], replayed)

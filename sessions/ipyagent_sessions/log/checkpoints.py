@@ -1,14 +1,16 @@
 """Checkpoints: verified snapshots of the folded state (R053-R055, R061-R069).
 
-    checkpoints/<seq>.json.zst = {"format", "seq", "label", "trigger", "at", "sha256", "base", "state" or "patch", "last_events"}
+    checkpoints/<seq>.json.zst = {"format", "seq", "label", "trigger", "at", "sha256", "base",
+                                  "state" or "patch", "last_events"}
 
-The log is the truth; a snapshot only saves folding it again, and each can be deleted.  `seq` is that of the `CheckpointCreated`
-event, which is durable before the file appears, so no snapshot points past the last durable event.  `sha256` is that of the
-whole state; a snapshot that does not match, does not decompress or is of a newer form is refused and the next older one is used.
+The log is the truth; a snapshot only saves folding it again, and each can be deleted.  `seq` is that of the
+`CheckpointCreated` event, which is durable before the file appears, so no snapshot points past the last durable event.
+`sha256` is that of the whole state; a snapshot that does not match, does not decompress or is of a newer form is refused and
+the next older one is used.
 
-A snapshot is whole or holds the difference to a whole one (`base`), never a difference to a difference: any snapshot is restored
-from at most two files, and pruning keeps the bases of what it keeps.  Artefacts appear by reference (path, checksum, size) in
-the state.  The newest snapshot is the one with the highest seq; no clock is asked.
+A snapshot is whole or holds the difference to a whole one (`base`), never a difference to a difference: any snapshot is
+restored from at most two files, and pruning keeps the bases of what it keeps.  Artefacts appear by reference (path, checksum,
+size) in the state.  The newest snapshot is the one with the highest seq; no clock is asked.
 """
 
 from __future__ import annotations

@@ -4,12 +4,12 @@
 
 `c` is the CRC-32 (ISO-HDLC, as in zlib) of the canonical event without `c`, in eight lower-case hex digits, and always comes
 first: the checked bytes are `{` followed by everything after the comma.  The line is JSON for any other program.  Lines end in
-0x0A only; U+2028 and U+2029 are ordinary characters.  A carriage return before the line feed and a byte-order mark at the start
-of the file are tolerated on reading and never written.
+0x0A only; U+2028 and U+2029 are ordinary characters.  A carriage return before the line feed and a byte-order mark at the
+start of the file are tolerated on reading and never written.
 
-Reading never stops at damage.  `scan` yields each verified event and a `Damage` for each stretch of bytes that does not verify.
-Inside a broken stretch it looks for the start of a line's text again and keeps what verifies, so two records glued together, or
-a torn record followed by a whole one, lose only what is really lost.
+Reading never stops at damage.  `scan` yields each verified event and a `Damage` for each stretch of bytes that does not
+verify. Inside a broken stretch it looks for the start of a line's text again and keeps what verifies, so two records glued
+together, or a torn record followed by a whole one, lose only what is really lost.
 """
 
 from __future__ import annotations
@@ -124,7 +124,8 @@ def _kind(lost: bytes, *, last: bool) -> str:
 def clean_lines(data: bytes) -> tuple[int, list[bytes]] | None:
     """The first seq and the lines (without line feeds) of a journal in which every line verifies and the seqs have no gap.
 
-    None when that is not so, or not sure without decoding: `scan` says more then.  Decodes nothing, so it is three times as fast.
+    None when that is not so, or not sure without decoding: `scan` says more then.  Decodes nothing, so it is three times as
+    fast.
     """
     if b"\\ud" in data or b"\\uD" in data:  # perhaps half of a surrogate pair, which no JSON reader takes
         return None

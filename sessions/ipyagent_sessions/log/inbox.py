@@ -1,7 +1,7 @@
 """Control requests: one file each, put there by an atomic rename, removed once its outcome is logged.
 
-Any process that can write to the session's folder may ask; only the holder of the lease answers, by logging `ControlRequested`.
-A request that was logged before a crash but not yet removed is recognised by its id.
+Any process that can write to the session's folder may ask; only the holder of the lease answers, by logging
+`ControlRequested`. A request that was logged before a crash but not yet removed is recognised by its id.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ import platform
 import socket
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 HEARTBEAT: Final = 2.0
 """Seconds between heartbeats of a holder; one that is silent for two of them is stale."""
+_NAMED_S: Final = 1.0
 
 
 class Holder(Struct, frozen=True, omit_defaults=True):
@@ -189,8 +191,6 @@ def is_free(layout: Layout) -> bool:
 
 def heartbeat_age(layout: Layout) -> float | None:
     """Seconds since the holder last wrote `live.json`, by the file's own time; None when there is none."""
-    import time
-
     try:
         return max(0.0, time.time() - layout.live.stat().st_mtime)
     except FileNotFoundError:
@@ -213,7 +213,7 @@ def forget_older(layout: Layout, epoch: int) -> None:
 
 
 def _held(layout: Layout) -> LeaseHeld:
-    holder = read_holder(layout)
+    holder = _named(layout)
     age = heartbeat_age(layout)
     who = holder.describe() if holder else "another process"
     silent = f", silent for {age:.0f} s" if age is not None and age > 2 * HEARTBEAT else ""
@@ -222,6 +222,21 @@ def _held(layout: Layout) -> LeaseHeld:
         hint="its task goes on there; pause, cancel and approve work from here"
         + ("; take it over with resume --take-over" if silent else ""),
     )
+
+
+def _named(layout: Layout) -> Holder | None:
+    """Who holds it, None when that cannot be known.
+
+    Whoever takes the lease writes his name a moment after he has the lock; until then that of one who died may stand there.
+    """
+    deadline = time.monotonic() + _NAMED_S
+    while True:
+        holder = read_holder(layout)
+        if holder is not None and is_alive(holder, heartbeat_age=heartbeat_age(layout)):
+            return holder
+        if time.monotonic() > deadline:
+            return None
+        time.sleep(0.01)
 
 
 def _try_lock(path: Path) -> BaseFileLock | None:

@@ -1,9 +1,9 @@
 """The log of one session as a sequence of events, read while others write.
 
-Sources are sealed segments and journals of several epochs.  They are ordered and de-duplicated by `seq` only, never by a clock.
-For each seq the source of the newest epoch counts; a journal's lines count up to where a newer epoch begins.  What was read must
-be contiguous; if it is not, or a file has just been sealed away, the folder is listed again.  A gap that stays is damage: it is
-reported with its place and the rest is read all the same.
+Sources are sealed segments and journals of several epochs.  They are ordered and de-duplicated by `seq` only, never by a
+clock. For each seq the source of the newest epoch counts; a journal's lines count up to where a newer epoch begins.  What was
+read must be contiguous; if it is not, or a file has just been sealed away, the folder is listed again.  A gap that stays is
+damage: it is reported with its place and the rest is read all the same.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Reader:
         )
 
     def _pass(self, next_seq: int, until: int | None, *, tolerate: bool) -> Iterator[Event]:
-        """One reading of the folder.  Raises _Gap where events are missing, unless `tolerate`, which skips and reports them."""
+        """One reading of the folder.  Raises _Gap where events are missing; with `tolerate` it skips and reports them."""
         sealed = self.layout.segments()
         journals = self.layout.journals()
         for segment in _best(sealed, journals):
@@ -177,8 +177,8 @@ class Piece(NamedTuple):
 def pieces(layout: Layout, first: int = 1) -> list[Piece]:
     """What a session's log consists of now, in order and without overlap between segments: for readers of whole files.
 
-    A journal can repeat what a segment holds and go on behind it; whoever reads it takes the events from where the piece before
-    ended.  Journals that hold nothing more are left out.
+    A journal can repeat what a segment holds and go on behind it; whoever reads it takes the events from where the piece
+    before ended.  Journals that hold nothing more are left out.
     """
     sealed, journals = layout.segments(), layout.journals()
     found: list[Piece] = []

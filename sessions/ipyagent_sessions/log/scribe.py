@@ -1,8 +1,8 @@
 """The threads that do the slow part of writing: flush windows in one, sealing and snapshots in the other.
 
-Nothing here is needed for a promise.  In mode async the window is what bounds the loss (at most `WINDOW` seconds); in mode sync it
-only makes started activities visible early.  The window has a thread of its own, since sealing takes longer than it.  A job that
-fails is reported through `on_trouble` and its work is done at a later seal or checkpoint.
+Nothing here is needed for a promise.  In mode async the window is what bounds the loss (at most `WINDOW` seconds); in mode
+sync it only makes started activities visible early.  The window has a thread of its own, since sealing takes longer than it.
+A job that fails is reported through `on_trouble` and its work is done at a later seal or checkpoint.
 """
 
 from __future__ import annotations

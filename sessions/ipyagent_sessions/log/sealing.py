@@ -6,6 +6,7 @@ A journal is removed one seal after its events were sealed, so that a reader who
 
 from __future__ import annotations
 
+import itertools
 from typing import Final
 
 from ipyagent_sessions.events import Event
@@ -85,17 +86,14 @@ def _open_after(layout: Layout, seq: int) -> set[str]:
     """The activities that are open after `seq`, the end of a segment or the very beginning."""
     for segment in layout.segments():
         if segment.last == seq:
-            opened = segments.opened_before(segment)
-            for _, event_type, activity_id in segments.boundaries(segment.path):
-                segments.follow(opened, event_type, activity_id)
-            return opened
+            return segments.opened_after(segment, seq)
     return set()
 
 
 def _remove_sealed_journals(layout: Layout, done: int) -> None:
     """Remove journals whose events are all sealed; one with damage is kept aside, since what it lost is nowhere else."""
     journals = layout.journals()
-    for journal, following in zip(journals, journals[1:], strict=False):
+    for journal, following in itertools.pairwise(journals):
         if _end(journal, following, journals) <= done:
             if any(isinstance(item, Damage) for item in scan(journal.path.read_bytes(), journal.path.name)):
                 layout.damaged.mkdir(exist_ok=True)

@@ -2,7 +2,8 @@
 
 Columns are those of `events.Event` with `session_id`, and `checksum`, the CRC-32 of the canonical event, so that a row can be
 verified by itself; pages carry Parquet's own checksums as well.  Times are timestamps in UTC with milliseconds.  The file's
-metadata holds `ipyagent.open`: the activities that were open before its first event, which is what a fork needs to know.
+metadata holds `ipyagent.open`: for each row group the activities that were open before its first event.  So a fork, and who
+looks for one event, reads one row group, however long the segment is.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import zlib
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +28,7 @@ from ipyagent_sessions.log.layout import FORMAT, Layout, SegmentFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 _PLAIN: Final = (
     "seq",
@@ -48,6 +51,9 @@ _PLAIN: Final = (
 _ENDS: Final = ("TaskQueued", "TaskCompleted", "TaskFailed", "TaskCancelled")
 _CODES: Final = {"int16": "h", "int32": "i", "int64": "q", "uint32": "I", "double": "d"}
 ROW_GROUP: Final = 65_536
+"""A segment has at most so many events when it is sealed, and its row groups `GROUP`."""
+GROUP: Final = 2048
+LAST: Final = 2**63 - 1
 
 
 def schema() -> pa.Schema:
@@ -132,10 +138,7 @@ def seal(layout: Layout, events: list[Event], epoch: int, opened: set[str], disk
 
     Raises OSError; no file of the segment's name exists then.
     """
-    before = sorted(opened)
-    for event in events:
-        follow(opened, event.event_type, event.activity_id)
-    return _publish(layout, table_of(events, layout.root.name), events[0].seq, events[-1].seq, epoch, before, disk)
+    return _publish(layout, table_of(events, layout.root.name), events[0].seq, events[-1].seq, epoch, opened, disk)
 
 
 def follow(opened: set[str], event_type: str, activity_id: str | None) -> None:
@@ -162,16 +165,23 @@ def merge(layout: Layout, parts: list[SegmentFile], epoch: int, disk: Disk) -> S
     for part, table in zip(parts, tables, strict=True):
         if table.num_rows != part.last - part.first + 1:
             raise DamageError(f"{part.path.name} holds {table.num_rows} events", hint="restore the file from a copy")
-    before = opened_before(parts[0])
-    merged = _publish(layout, pa.concat_tables(tables), parts[0].first, parts[-1].last, epoch, sorted(before), disk)
+    with _file(parts[0].path) as file:
+        opened = set(_opened(file)[0])
+    merged = _publish(layout, pa.concat_tables(tables), parts[0].first, parts[-1].last, epoch, opened, disk)
     for part in parts:
         if part.path != merged.path:
             part.path.unlink(missing_ok=True)
     return merged
 
 
-def _publish(layout: Layout, table: pa.Table, first: int, last: int, epoch: int, before: list[str], disk: Disk) -> SegmentFile:
+def _publish(layout: Layout, table: pa.Table, first: int, last: int, epoch: int, opened: set[str], disk: Disk) -> SegmentFile:
     import pyarrow.parquet as pq
+
+    before: list[list[str]] = []
+    for start in range(0, table.num_rows, GROUP):
+        before.append(sorted(opened))
+        for _, event_type, activity_id in _boundaries(table.slice(start, GROUP)):
+            follow(opened, event_type, activity_id)
 
     layout.events.mkdir(exist_ok=True)
     path = layout.segment(first, last, epoch)
@@ -182,7 +192,7 @@ def _publish(layout: Layout, table: pa.Table, first: int, last: int, epoch: int,
             table.replace_schema_metadata(meta),
             temporary,
             compression="zstd",
-            row_group_size=ROW_GROUP,
+            row_group_size=GROUP,
             write_page_checksum=True,
             use_dictionary=["session_id", "event_type", "task_id", "actor", "agent_version"],
             column_encoding={
@@ -201,33 +211,54 @@ def _publish(layout: Layout, table: pa.Table, first: int, last: int, epoch: int,
     return SegmentFile(first, last, epoch, path)
 
 
-def opened_before(segment: SegmentFile) -> set[str]:
-    """The activities that were open before the first event of a segment.  Raises DamageError, FileNotFoundError."""
+def opened_after(segment: SegmentFile, seq: int) -> set[str]:
+    """The activities that were open right after event `seq` of a segment.  Raises DamageError, FileNotFoundError."""
+    with _file(segment.path) as file:
+        groups = _groups(file, seq - 1, seq)
+        opened = set(_opened(file)[groups[0]])
+        table = file.read_row_groups(groups, ["seq", "event_type", "activity_id"])
+    for number, event_type, activity_id in _boundaries(table):
+        if number <= seq:
+            follow(opened, event_type, activity_id)
+    return opened
+
+
+def _boundaries(table: pa.Table) -> Iterator[tuple[int, str, str | None]]:
+    """(seq, event_type, activity_id) of each event: what it takes to know which activities are open."""
+    return zip(*(table[name].to_pylist() for name in ("seq", "event_type", "activity_id")), strict=True)
+
+
+@contextmanager
+def _file(path: Path) -> Iterator[pq.ParquetFile]:
+    """The file, opened; its page checksums are verified as it is read.  Raises DamageError, FileNotFoundError."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
-        meta = pq.read_metadata(segment.path).metadata or {}
-        return set(json.loads(meta.get(b"ipyagent.open", b"[]")))
-    except FileNotFoundError:
-        raise
-    except (OSError, pa.ArrowException, ValueError) as error:
-        raise _damaged(segment.path, error) from error
-
-
-def _table(path: Path, columns: list[str] | None = None) -> pa.Table:
-    """The file as it is, its page checksums verified.  Raises DamageError, FileNotFoundError."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    fields = [field for field in schema() if columns is None or field.name in columns]
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            return file.read(columns).select([field.name for field in fields]).cast(pa.schema(fields))
+            yield file
     except FileNotFoundError:
         raise
-    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+    except (OSError, LookupError, ValueError, pa.ArrowException) as error:
         raise _damaged(path, error) from error
+
+
+def _opened(file: pq.ParquetFile) -> list[list[str]]:
+    """The activities that were open before each row group."""
+    return json.loads((file.metadata.metadata or {})[b"ipyagent.open"])  # type: ignore[no-any-return]  # as _publish wrote it
+
+
+def _groups(file: pq.ParquetFile, after: int, until: int) -> list[int]:
+    """The row groups that hold events with `after` < seq <= `until`, by their statistics; one without any is taken along."""
+    column = file.schema_arrow.get_field_index("seq")
+    found = [file.metadata.row_group(i).column(column).statistics for i in range(file.num_row_groups)]
+    return [i for i, seqs in enumerate(found) if seqs is None or (seqs.max > after and seqs.min <= until)]
+
+
+def _table(path: Path, after: int = 0, until: int = LAST) -> pa.Table:
+    """The row groups of a segment that hold events with `after` < seq <= `until`.  Raises DamageError, FileNotFoundError."""
+    with _file(path) as file:
+        return file.read_row_groups(_groups(file, after, until)).select(schema().names).cast(schema())
 
 
 def _damaged(path: Path, error: Exception) -> DamageError:
@@ -240,14 +271,15 @@ def read(path: Path, *, after: int = 0, until: int | None = None, damage: list[D
 
     What cannot be read or does not verify is skipped and added to `damage`.  Raises FileNotFoundError.
     """
+    until = LAST if until is None else until
     try:
-        table = _table(path)
+        table = _table(path, after, until)
     except DamageError as error:
         damage.append(error.message)
         return
     seqs = table["seq"]
     start = bisect_right(seqs, after, key=_plain)
-    stop = table.num_rows if until is None else bisect_right(seqs, until, key=_plain)
+    stop = bisect_right(seqs, until, key=_plain)
     table = table.slice(start, max(0, stop - start))
     checks = table["checksum"].to_pylist()
     bad: list[int] = []
@@ -283,12 +315,3 @@ def _rows(table: pa.Table) -> Iterator[Event]:
         yield Event(
             seq, event_type, at, None if late == at else late, task, activity, attempt, actor, Raw(payload.encode()), *rest
         )
-
-
-def boundaries(path: Path) -> Iterator[tuple[int, str, str | None]]:
-    """(seq, event_type, activity_id) of each event: what it takes to know which activities are open.
-
-    Raises DamageError, FileNotFoundError.
-    """
-    table = _table(path, ["seq", "event_type", "activity_id"])
-    return zip(*(table[name].to_pylist() for name in ("seq", "event_type", "activity_id")), strict=True)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
+from msgspec.json import decode
+
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import ControlRefused, IllegalTransition, LeaseHeld, NotFound
@@ -18,6 +20,7 @@ from ipyagent_sessions.log import inbox, live
 from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.inbox import Control
 from ipyagent_sessions.log.lease import this_process
+from ipyagent_sessions.log.reader import Reader
 from ipyagent_sessions.session import Session, summarise
 from ipyagent_sessions.state import State
 
@@ -68,6 +71,8 @@ def _judge_answer(state: State, control: Control) -> str:
         return f"it was {asked.answer} by {asked.by} at {asked.answered_at}"
     if state.system_state.status in ENDED:
         return f"the task is {state.system_state.status}"
+    if _too_late(control.at, asked.expires_at):
+        return f"its time was over at {asked.expires_at}, so it counts as denied"
     digest = control.args.get("digest")
     if digest and digest != asked.digest:
         return "what was shown is not what is asked now; look again"
@@ -82,13 +87,23 @@ def _judge_answer(state: State, control: Control) -> str:
     return _not_allowed(TaskState.SUSPENDED, TaskState.RUNNING, control.actor)
 
 
+def _too_late(at: str, expires_at: str | None) -> bool:
+    """Whether an answer came after the end of its request; what counts is when it was given, not when it is read."""
+    if expires_at is None:
+        return False
+    try:
+        return ev.seconds_of(at) >= ev.seconds_of(expires_at)
+    except ValueError:  # a request that is not ours and says no time
+        return True
+
+
 def log(appender: Appender, control: Control, refusal: str) -> ev.Event | None:
     """Log a request and its outcome, with the `ApprovalResolved` of an accepted answer; None when it was logged before.
 
     The caller makes it durable and then calls `inbox.remove`.
     """
     if _already_logged(appender, control):
-        return None
+        return _resolve(appender, control) if _half_answered(appender, control) else None
     appender.disk.seam("before control logged")
     event = appender.emit(
         "ControlRequested",
@@ -97,24 +112,42 @@ def log(appender: Appender, control: Control, refusal: str) -> ev.Event | None:
         actor=control.actor,
     )
     if control.action == "answer" and not refusal:
-        approval_id = str(control.args["approval_id"])
-        asked = appender.state.execution_state.approvals[approval_id]
-        appender.emit(
-            "ApprovalResolved",
-            p.ApprovalResolved(
-                approval_id,
-                str(control.args["answer"]),
-                control.args.get("choice"),
-                str(control.args.get("reason", "")),
-                asked.digest,
-                control.actor,
-            ),
-            task_id=appender.state.system_state.task_id,
-            activity_id=asked.activity_id,
-            actor=control.actor,
-            parent=event.seq,
-        )
+        _resolve(appender, control, event.seq)
     return event
+
+
+def _resolve(appender: Appender, control: Control, parent: int | None = None) -> ev.Event:
+    """Log the answer that an accepted request gives."""
+    approval_id = str(control.args["approval_id"])
+    asked = appender.state.execution_state.approvals[approval_id]
+    return appender.emit(
+        "ApprovalResolved",
+        p.ApprovalResolved(
+            approval_id,
+            str(control.args["answer"]),
+            control.args.get("choice"),
+            str(control.args.get("reason", "")),
+            asked.digest,
+            control.actor,
+        ),
+        task_id=appender.state.system_state.task_id,
+        activity_id=asked.activity_id,
+        actor=control.actor,
+        parent=parent,
+    )
+
+
+def _half_answered(appender: Appender, control: Control) -> bool:
+    """Whether a crash came between an accepted request and the answer it gives, which are two events."""
+    asked = appender.state.execution_state.approvals.get(str(control.args.get("approval_id", "")))
+    if control.action != "answer" or asked is None or asked.answer is not None:
+        return False
+    for event in Reader(appender.layout, appender.first).events(after=max(asked.seq, appender.first - 1)):
+        if event.event_type == "ControlRequested":
+            body = decode(event.payload, type=p.ControlRequested)
+            if body.control_id == control.id:
+                return body.outcome == "accepted"
+    return False
 
 
 def _already_logged(appender: Appender, control: Control) -> bool:
@@ -163,8 +196,6 @@ def request(
 
 
 def _outcome(session: Session, control_id: str, after: int) -> p.ControlRequested | None:
-    from msgspec.json import decode
-
     for event in session.events(after):
         if event.event_type == "ControlRequested":
             body = decode(event.payload, type=p.ControlRequested)

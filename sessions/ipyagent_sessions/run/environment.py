@@ -1,4 +1,4 @@
-"""What a task ran under, so that a resume can say what differs (R101, R140): Python, packages, folder, git revision."""
+"""What a task ran under and what it left behind, so that a resume can say what differs (R055, R081, R101, R140)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import re
 import subprocess
 import sys
 from typing import Any, Final
+
+import psutil
 
 _INSTALLED: Final = re.compile(r"(.+?)-([^-]+)(?:-py[\d.]+)?\.(?:dist|egg)-info")
 
@@ -23,6 +25,8 @@ def snapshot(cwd: str | None = None) -> dict[str, Any]:
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
         "platform": f"{platform.system()} {platform.release()} {platform.machine()}",  # platform.platform() starts a process
+        "cpus": os.cpu_count(),
+        "memory": psutil.virtual_memory().total,
         "cwd": folder,
         "git": _git(folder),
         "packages": dict(sorted(packages.items())),
@@ -34,7 +38,7 @@ def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """What changed between two snapshots, one line each."""
     out = [
         f"{key}: {before.get(key)} -> {now.get(key)}"
-        for key in ("python", "platform", "cwd", "git")
+        for key in ("python", "platform", "cpus", "memory", "cwd", "git")
         if before.get(key) != now.get(key)
     ]
     old, new = before.get("packages", {}), now.get("packages", {})
@@ -55,6 +59,25 @@ def _packages() -> dict[str, str]:
             named = (_INSTALLED.fullmatch(entry.name) for entry in entries)
             found.update({m[1].replace("_", "-").replace(".", "-").lower(): m[2] for m in named if m})
     return found
+
+
+def file_differences(files: dict[str, dict[str, Any]]) -> list[str]:
+    """The recorded artefacts that are missing or have other content now, one line each.
+
+    `files` maps paths to what the state holds of them; one without a sha256 is only looked for.
+    """
+    out = []
+    for path, known in sorted(files.items()):
+        try:
+            with open(path, "rb") as file:
+                now = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+        except OSError as error:
+            out.append(f"{path} is missing" if isinstance(error, FileNotFoundError) else f"{path} cannot be read: {error.strerror}")
+            continue
+        checksum = str(known.get("checksum") or "")
+        if checksum.startswith("sha256:") and checksum != now:
+            out.append(f"{path} has changed since it was written")
+    return out
 
 
 def _git(folder: str) -> str | None:

@@ -94,9 +94,8 @@ async def _with_retries(run: TaskRun, plan: Plan, first: int) -> Any:
     spent = run.state.system_state.retry_counts.get(plan.id, 0)
     number = max(first, spent + 1)
     left = max(1, policy.attempts - number + 1)
-    wait = tenacity.wait_exponential_jitter(
-        initial=policy.initial_s, max=policy.max_s, exp_base=policy.factor, jitter=policy.jitter_s
-    )
+    growing = tenacity.wait_exponential(multiplier=policy.initial_s, max=policy.max_s, exp_base=policy.factor)
+    wait = growing + tenacity.wait_random(0, policy.jitter_s)
     retrying = tenacity.AsyncRetrying(
         stop=tenacity.stop_after_attempt(left),
         wait=wait,

@@ -134,8 +134,9 @@ def resume_task(
     """
     options = options or RunOptions()
     holder = (origin.holder if origin else None) or this_process(by=options.actor)
-    known = session.summary()
-    _refuse_ended(session, known.task_id, known.state, known.updated_at)  # it may still be held while its tail is sealed
+    known = live.read_summary(session.layout)  # the file alone: of a lost task `summary` folds the log, as the appender does
+    if known is not None and known.state in ENDED:  # it may still be held while its tail is sealed
+        _refuse_ended(session, known.task_id, known.state, known.updated_at)
     appender = session.append(holder, force=take_over)
     try:
         system = appender.state.system_state

@@ -143,9 +143,11 @@ async def drive(
         _begin(run, workflow, resume or Resume())
         pulse.start()
         try:
-            return await _body(run, workflow, args, kwargs)
+            outcome = await _body(run, workflow, args, kwargs)
         finally:
             pulse.stop()
+        _forget_cancellations(run)
+        return outcome
     except LeaseLost as error:
         return _outcome(run, state="lease lost", detail=error.message)
     finally:
@@ -175,7 +177,7 @@ def _begin(run: TaskRun, workflow: Workflow, resume: Resume) -> None:
     lost = control.record_loss(run.appender)
     control.expire(run.appender)
     opened = dict(run.state.execution_state.active_activities)
-    differences = _environment_differences(run, now)
+    differences = _environment_differences(run, now) + environment.file_differences(run.state.business_state.files)
     not_restored = ["kernel variables", "running calls", "child processes"] if lost or system.reason == "worker_lost" else []
     cause = system.reason or "resumed"
     from_seq = run.state.seq
@@ -185,6 +187,8 @@ def _begin(run: TaskRun, workflow: Workflow, resume: Resume) -> None:
         p.TaskResumed(system.attempt + 1, cause, ev.clean(resume.say)[0], not_restored, differences, holder),
         actor=run.options.actor,
     )
+    if differences:
+        run.emit("AlarmRaised", p.AlarmRaised("changed_since", "; ".join(differences)))
     for name, activities in redone.items():
         run.emit(
             "ControlRequested",
@@ -217,7 +221,8 @@ def _begin(run: TaskRun, workflow: Workflow, resume: Resume) -> None:
             ),
         )
     run.sync()
-    run.stopping = _unfinished_stop(run, lost=cause == "worker_lost")  # the body recalls what is done, and begins nothing
+    if run.stopping is None:  # with one, the body recalls what is done and begins nothing
+        run.stopping = _unfinished_stop(run, lost=cause == "worker_lost")
 
 
 def _fits(run: TaskRun, wanted: tuple[str, ...]) -> dict[str, list[str]]:
@@ -318,9 +323,20 @@ def _attend(run: TaskRun, controls: list[Control]) -> None:
         logged = control.log(run.appender, asked, refusal)
         run.sync()
         run.appender.disk.seam("after control logged")
-        inbox.remove(run.session.layout, asked.id)
-        if logged is not None and not refusal:
+        cancels = asked.action == "cancel" and not refusal  # stays until it is done: a death before that must not lose it
+        durable = logged is None or run.appender.durable_seq >= logged.seq
+        if durable and not cancels:
+            inbox.remove(run.session.layout, asked.id)
+        if cancels or (logged is not None and (not refusal or logged.event_type == "ApprovalResolved")):
             _apply(run, asked)
+
+
+def _forget_cancellations(run: TaskRun) -> None:
+    """Take the cancellations of an ended task out of the inbox; they were logged when they came."""
+    if run.state.system_state.status in ENDED and run.appender.durable_seq >= run.state.seq:
+        for asked in inbox.waiting(run.session.layout):
+            if asked.action == "cancel" and asked.id in run.state.controls:
+                inbox.remove(run.session.layout, asked.id)
 
 
 def _apply(run: TaskRun, asked: Control) -> None:

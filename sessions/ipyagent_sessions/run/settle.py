@@ -101,7 +101,11 @@ async def _asked(run: TaskRun, plan: Plan) -> None:
     for approval_id, asked in execution.approvals.items():
         if asked.kind == "outcome" and plan.id in asked.about and asked.answer is None:
             return await wait_for_answer(run, approval_id)
-    about = [i for i, a in execution.active_activities.items() if a.name == name and a.effect == "irreversible"]
+    about = [
+        i
+        for i, a in execution.active_activities.items()
+        if a.name == name and a.effect == "irreversible" and i not in run.executing
+    ]
     question = f"{name}: {len(about)} call{'s' if len(about) != 1 else ''} started and left no result. Did it happen?"
     shown = [{"activity": i, "since": execution.active_activities[i].since} for i in about]
     details = msgspec.Raw(msgspec.json.encode(shown))
@@ -146,3 +150,5 @@ async def wait_for_answer(run: TaskRun, approval_id: str) -> None:
     finally:
         if run.state.system_state.status not in ENDED:
             run.answers.pop(approval_id, None)
+        if run.answers:
+            run.waits()

@@ -98,8 +98,22 @@ class TaskRun:
     # The log
 
     def emit(self, event_type: str, payload: p.Payload | dict[str, Any] | Raw, **fields: Any) -> Event:
-        """Append an event of this task; see `Appender.emit`."""
-        return self.appender.emit(event_type, payload, task_id=self.task_id, **fields)
+        """Append an event of this task, with what caused it as its parent (R096); see `Appender.emit`."""
+        return self.appender.emit(
+            event_type, payload, task_id=self.task_id, parent=self._cause(fields.get("activity_id")), **fields
+        )
+
+    def _cause(self, activity_id: str | None) -> int | None:
+        """The seq of the start of an open activity or stage; for what begins, that of the stage or the task it begins in."""
+        execution = self.state.execution_state
+        if activity_id is not None:
+            active = execution.active_activities.get(activity_id)
+            if active is not None:
+                return active.seq
+            place = execution.stages.get(activity_id) or execution.stages.get(activity_id.partition("/")[0])
+            if place is not None:
+                return place.seq
+        return self.state.system_state.queued_seq or None
 
     def move(
         self,

@@ -16,7 +16,7 @@ from ipyagent_sessions.events import Event
 from ipyagent_sessions.state import State
 
 VOLUME: Final = 10_000
-"""Each time the log has doubled, but not before so many events, a snapshot is taken: resuming folds at most half of the log."""
+"""Each time the log has doubled, but not before so many events, a snapshot is taken: a resume folds at most half of the log."""
 MATERIALISE_S: Final = 30.0
 """Unnamed snapshots are written at most this often, in seconds."""
 _SMALL: Final = ("value", "sleep", "emit")

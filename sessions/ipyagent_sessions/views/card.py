@@ -165,8 +165,12 @@ def _headline(state: State, effective: str) -> str:
 
 
 def _elapsed(state: State, running: bool, now: float) -> float:
+    """How long the task ran, up to now, or to its newest event when it is lost."""
     system = state.system_state
-    return system.ran_s + (max(0.0, now - seconds_of(system.changed_at)) if running and system.changed_at else 0.0)
+    if system.status is not TaskState.RUNNING:
+        return system.ran_s
+    until = now if running else seconds_of(state.updated_at)
+    return system.ran_s + max(0.0, until - seconds_of(system.changed_at))
 
 
 def _estimate(state: State, running: bool, now: float) -> tuple[float | None, str]:

@@ -41,7 +41,7 @@ def card(shown: Card, *, prefix: str = "%agent") -> str:
         f'<div style="height:4px;margin:2px 12px;border-radius:2px;background:{_LINE}"><div style="width:{done}%;height:4px;'
         f'border-radius:2px;background:var({colour})"></div></div>'
     )
-    facts = [f"<b>{escape(shown.state)}</b> {formats.duration(shown.elapsed_s)}", f"<b>{shown.done}{of}</b> activities"]
+    facts = [f"<b>{escape(shown.state)}</b> {formats.duration(shown.elapsed_s)}", f"<b>{shown.done}{of}</b> {'activity' if shown.done == 1 and not of else 'activities'}"]
     if shown.failed:
         facts.append(f"{shown.failed} failed")
     if shown.recoveries:
@@ -53,7 +53,7 @@ def card(shown: Card, *, prefix: str = "%agent") -> str:
     if shown.state == "running":
         rest = "unknown" if shown.remaining_s is None else f"about {formats.duration(shown.remaining_s)}"
         facts.append(f'<b>{rest}</b> left <span style="{_MUTED}">({_text(shown.remaining_basis, 80)})</span>')
-    elif shown.headline != shown.state:
+    elif shown.headline != shown.state and not shown.asks:  # a request says it below
         facts.append(_text(shown.headline, 300))
     rows = [head, bar, f'<div style="display:flex;flex-wrap:wrap;gap:4px 14px;padding:6px 12px">{_spans(facts)}</div>']
     rows += [_ask(shown, ask, prefix) for ask in shown.asks]
@@ -89,9 +89,10 @@ def _ask(shown: Card, ask: Ask, prefix: str) -> str:
     answers = f"{prefix} approve {shown.session_id} --approval {ask.approval_id}"
     if ask.choices:
         answers += f" --choice {'|'.join(ask.choices)}"
+    details = f" <code>{_text(ask.details, 400)}</code>" if ask.details else ""
     return (
         f'<div style="margin:2px 12px 8px;padding:6px 10px;border:1px solid var(--jp-warn-color1, #9a6700);border-radius:5px">'
-        f"<b>needs you</b> {_text(ask.question, 300)} <code>{_text(ask.details, 400)}</code><br>"
+        f"<b>needs you</b> {_text(ask.question, 300)}{details}<br>"
         f'<span style="{_MUTED}"><code>{escape(answers)}</code> · {_text(ask.if_ignored, 80)}</span></div>'
     )
 

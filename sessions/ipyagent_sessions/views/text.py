@@ -16,6 +16,8 @@ def card(shown: Card, *, prefix: str = "%agent") -> str:
     """A task in a few lines; `prefix` is how commands are written at this door."""
     lines = [f"{plain(shown.title, 60)}  {shown.task_id}  {shown.state}  {formats.duration(shown.elapsed_s)}"]
     lines.append(f"  {bar(shown.done, shown.total)}")
+    if shown.recoveries:
+        lines.append(f"  recovered {shown.recoveries}×")
     if shown.stage:
         lines.append(f"  stage {shown.stage} {plain(shown.stage_name, 60)}")
     if shown.now:
@@ -24,7 +26,7 @@ def card(shown: Card, *, prefix: str = "%agent") -> str:
     if shown.state == "running":
         rest = "unknown" if shown.remaining_s is None else f"about {formats.duration(shown.remaining_s)}"
         lines.append(f"  remaining {rest} ({shown.remaining_basis})")
-    elif shown.headline != shown.state:
+    elif shown.headline != shown.state and not shown.asks:  # a request says it below
         lines.append(f"  {plain(shown.headline, 200)}")
     if shown.checkpoint_age_s is not None:
         named = f" {shown.checkpoint_label}" if shown.checkpoint_label else ""

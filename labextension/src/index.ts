@@ -1,0 +1,159 @@
+/** The plugins: what is put where when the page starts. Everything that costs something happens later, when it is first seen. */
+import { ILabShell, ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ICommandPalette, WidgetTracker } from '@jupyterlab/apputils';
+import { INotebookTracker } from '@jupyterlab/notebook';
+import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { IStatusBar } from '@jupyterlab/statusbar';
+import { Token } from '@lumino/coreutils';
+
+import { Api } from './api.js';
+import { Desk } from './desk.js';
+import { addCommands } from './lab/commands.js';
+import { NotebookKernels } from './lab/kernels.js';
+import { isSameNotebook } from './lab/resume.js';
+import { StatusItem } from './lab/status.js';
+import { MIME, SessionTab, TaskOutput } from './lab/view.js';
+import { LiveFeed } from './live.js';
+import { RowStore } from './panel/rows.js';
+import { PANEL_ID, SessionsPanel } from './panel/widget.js';
+
+const IDesk = new Token<Desk>('@ipyagent/lab:IDesk', 'The sessions of this page: routes, live stream, controls.');
+
+const desk: JupyterFrontEndPlugin<Desk> = {
+  id: '@ipyagent/lab:desk',
+  description: 'What cards, panel and status bar share.',
+  autoStart: true,
+  provides: IDesk,
+  optional: [INotebookTracker],
+  activate: (app: JupyterFrontEnd, notebooks: INotebookTracker | null): Desk => {
+    const api = new Api(app.serviceManager.serverSettings);
+    const feed = new LiveFeed({
+      connect: () => api.connect(),
+      exists: () =>
+        api.status().then(
+          () => true,
+          (error: unknown) => !(error instanceof Error && 'trouble' in error && error.trouble === 'missing')
+        )
+    });
+    return new Desk(api, feed, new NotebookKernels(notebooks));
+  }
+};
+
+const outputs: JupyterFrontEndPlugin<void> = {
+  id: '@ipyagent/lab:outputs',
+  description: 'The live card of a task in the output of its cell.',
+  autoStart: true,
+  requires: [IDesk, IRenderMimeRegistry],
+  activate: (_app: JupyterFrontEnd, shared: Desk, registry: IRenderMimeRegistry): void => {
+    registry.addFactory({ safe: true, mimeTypes: [MIME], createRenderer: () => new TaskOutput(shared) }, 0);
+  }
+};
+
+const panel: JupyterFrontEndPlugin<void> = {
+  id: '@ipyagent/lab:plugin',
+  description: 'The panel of all sessions, their tabs, commands and the status bar.',
+  autoStart: true,
+  requires: [IDesk],
+  optional: [ICommandPalette, ILabShell, ILayoutRestorer, INotebookTracker, ISettingRegistry, IStatusBar],
+  activate: (
+    app: JupyterFrontEnd,
+    shared: Desk,
+    palette: ICommandPalette | null,
+    labShell: ILabShell | null,
+    restorer: ILayoutRestorer | null,
+    notebooks: INotebookTracker | null,
+    settings: ISettingRegistry | null,
+    statusBar: IStatusBar | null
+  ): void => {
+    const sessions = new SessionsPanel(new RowStore(shared.api, shared.feed), app.commands);
+    const tabs = new WidgetTracker<SessionTab>({ namespace: 'ipyagent-session' });
+    const showPanel = (): void => {
+      if (!sessions.isAttached) {
+        app.shell.add(sessions, 'left', { rank: 450 });
+      }
+      app.shell.activateById(PANEL_ID);
+    };
+    const open = (id: string): void => {
+      let tab = tabs.find(each => each.sessionId === id);
+      if (tab === undefined) {
+        tab = new SessionTab(shared, id);
+        void tabs.add(tab);
+      }
+      if (!tab.isAttached) {
+        app.shell.add(tab, 'main', { mode: 'tab-after' });
+      }
+      app.shell.activateById(tab.id);
+    };
+    const openNotebook = (recorded: string): void => {
+      const known = notebooks?.find(each => isSameNotebook(each.context.path, recorded));
+      if (known) {
+        app.shell.activateById(known.id);
+      } else {
+        void openRecorded(app, recorded);
+      }
+    };
+    addCommands(app, shared, { showPanel, open, current: () => currentOf(labShell, tabs), openNotebook }, palette);
+    notebooks?.currentChanged.connect((_, current) => sessions.setNotebook(current?.context.path ?? null));
+    if (restorer !== null) {
+      restorer.add(sessions, PANEL_ID);
+      void restorer.restore(tabs, { command: 'ipyagent:open', args: tab => ({ session_id: tab.sessionId }), name: tab => tab.sessionId });
+    }
+    void settle(app, settings, sessions, side => app.shell.add(sessions, side, { rank: 450 }));
+    if (statusBar !== null) {
+      void app.restored.then(async () => {
+        if (await wanted(settings, 'statusBar')) {
+          addStatus(statusBar, shared, showPanel);
+        }
+      });
+    }
+  }
+};
+
+/** Put the panel where the person wants it. */
+async function settle(
+  app: JupyterFrontEnd,
+  settings: ISettingRegistry | null,
+  sessions: SessionsPanel,
+  add: (side: 'left' | 'right') => void
+): Promise<void> {
+  add('left'); // at once, so that the restored layout finds it
+  await app.restored;
+  const side = await settings?.get(panel.id, 'side').catch(() => null);
+  if (side?.composite === 'right' && !sessions.isVisible) {
+    add('right');
+  }
+}
+
+async function wanted(settings: ISettingRegistry | null, name: string): Promise<boolean> {
+  const value = await settings?.get(panel.id, name).catch(() => null);
+  return value?.composite !== false;
+}
+
+function addStatus(statusBar: IStatusBar, shared: Desk, showPanel: () => void): void {
+  const item: StatusItem = new StatusItem(shared.feed, showPanel, () => item.update());
+  statusBar.registerStatusItem('@ipyagent/lab:status', { align: 'left', rank: 4, item, isActive: () => true });
+}
+
+function currentOf(labShell: ILabShell | null, tabs: WidgetTracker<SessionTab>): string | null {
+  const current = labShell === null ? tabs.currentWidget : labShell.currentWidget;
+  return current instanceof SessionTab ? current.sessionId : null;
+}
+
+/** Open a notebook by the path of its kernel's file system: its longest end that this server has. */
+async function openRecorded(app: JupyterFrontEnd, recorded: string): Promise<void> {
+  const parts = recorded.replace(/\\/g, '/').split('/').filter(Boolean);
+  for (let from = 0; from < parts.length; from++) {
+    const path = parts.slice(from).join('/');
+    const found = await app.serviceManager.contents.get(path, { content: false }).then(
+      () => true,
+      () => false
+    );
+    if (found) {
+      await app.commands.execute('docmanager:open', { path });
+      return;
+    }
+  }
+}
+
+export default [desk, outputs, panel];

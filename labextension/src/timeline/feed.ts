@@ -1,0 +1,61 @@
+/** The events of one session, fetched once, in order, and followed as long as somebody looks. */
+import type { Api } from '../api.js';
+import type { EventLine } from '../wire.js';
+import { Lanes } from './lanes.js';
+
+const FIRST_PAGE = 1000;
+const PAGE = 5000;
+const MAX_PAYLOAD = 1024;
+
+export class EventFeed {
+  readonly events: EventLine[] = [];
+  readonly lanes = new Lanes();
+  inherited = 0;
+  problem = '';
+  complete = false;
+  private running: Promise<void> | null = null;
+  private target = 0;
+
+  constructor(
+    private readonly api: Pick<Api, 'events'>,
+    private readonly sessionId: string,
+    private readonly changed: () => void
+  ) {}
+
+  /** Fetch what is new up to `seq`, the newest that anybody has told of. */
+  upTo(seq: number): Promise<void> {
+    this.target = Math.max(this.target, seq);
+    this.running ??= this.fetch().finally(() => {
+      this.running = null;
+    });
+    return this.running;
+  }
+
+  private async fetch(): Promise<void> {
+    let more = true;
+    while (more && (this.lanes.lastSeq < this.target || !this.complete)) {
+      try {
+        const first = this.events.length === 0;
+        const page = await this.api.events(this.sessionId, this.lanes.lastSeq, first ? FIRST_PAGE : PAGE, MAX_PAYLOAD);
+        this.take(page.events);
+        this.inherited = page.inherited_until;
+        this.complete = page.next === null;
+        this.problem = '';
+        more = page.events.length > 0;
+      } catch (error) {
+        this.problem = error instanceof Error ? error.message : String(error);
+        more = false;
+      }
+      this.changed();
+    }
+  }
+
+  private take(page: readonly EventLine[]): void {
+    for (const event of page) {
+      if (event.seq > this.lanes.lastSeq) {
+        this.events.push(event);
+        this.lanes.take(event);
+      }
+    }
+  }
+}

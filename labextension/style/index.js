@@ -1,0 +1,3 @@
+import './base.css';
+import './history.css';
+import './panel.css';

@@ -1,0 +1,37 @@
+/**
+ * Browser tests: a real JupyterLab, real kernels, Chromium without a window.
+ *
+ *   IPYAGENT_PYTHON   the Python whose environment has the built wheel (default: the checkout's .venv)
+ *   CHROMIUM          the browser (default: chromium on PATH at /usr/bin)
+ *   IPYAGENT_SHOTS    where screenshots go (default: ui-tests/test-results/shots)
+ */
+import { defineConfig } from '@playwright/test';
+
+export default defineConfig({
+  testDir: '.',
+  outputDir: 'test-results/runs',
+  workers: 1,
+  retries: 0,
+  timeout: 120_000,
+  expect: { timeout: 20_000 },
+  reporter: 'list',
+  use: {
+    headless: true,
+    viewport: { width: 1280, height: 820 },
+    locale: 'en-GB',
+    timezoneId: 'UTC',
+    video: 'off',
+    launchOptions: {
+      executablePath: process.env['CHROMIUM'] ?? '/usr/bin/chromium',
+      args: [
+        '--no-sandbox',
+        '--disable-gpu',
+        '--disable-quic',
+        '--no-first-run',
+        '--disable-background-networking',
+        '--disable-component-update',
+        '--disable-sync'
+      ]
+    }
+  }
+});

@@ -1,0 +1,70 @@
+"""What the views stand on, as SQL in the schema `base`.
+
+    base.events    every physical event once, from segments and tails; payload as text
+    base.sessions  one row a session: what its header says, and whether its lease is held
+    base.lineage   session_id, origin, first, last, depth: which seqs of which session its history goes through
+
+These three are made by `sql` for each query; the views below build on them.  Payloads leave out what is a default, so each
+default of `payloads` that matters is written as a coalesce, here and in `views`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+
+class View(NamedTuple):
+    """A view, one line of documentation, and a line for each column whose name does not say it all."""
+
+    name: str
+    doc: str
+    sql: str
+    columns: Mapping[str, str] = MappingProxyType({})
+
+
+BASE: Final = (
+    View(
+        "base.story",
+        "each session with the events it inherited",
+        """
+        SELECT l.session_id, l.depth, e.session_id AS origin, e.* EXCLUDE (session_id)
+        FROM base.lineage l JOIN base.events e ON e.session_id = l.origin AND e.seq BETWEEN l.first AND l.last""",
+    ),
+    View(
+        "base.moves",
+        "what changes the state of a session or of its tasks; `episode` counts the tasks of a session",
+        """
+        WITH named AS (
+            SELECT session_id, depth, seq, timestamp, task_id, event_type, payload, CASE event_type
+                WHEN 'TaskQueued' THEN 'queued' WHEN 'TaskStarted' THEN 'running' WHEN 'TaskResumed' THEN 'running'
+                WHEN 'TaskSuspended' THEN 'suspended' WHEN 'TaskInterrupted' THEN 'interrupted'
+                WHEN 'TaskCompleted' THEN 'completed' WHEN 'TaskFailed' THEN 'failed'
+                WHEN 'TaskCancelled' THEN 'cancelled' END AS state
+            FROM base.story
+            WHERE event_type IN ('TaskQueued', 'TaskStarted', 'TaskResumed', 'TaskSuspended', 'TaskInterrupted',
+                'TaskCompleted', 'TaskFailed', 'TaskCancelled', 'SessionCreated', 'SessionForked', 'ControlRequested'))
+        SELECT * REPLACE (
+                CASE WHEN event_type <> 'SessionForked' THEN state
+                    WHEN last_value(state IGNORE NULLS) OVER before NOT IN ('completed', 'failed', 'cancelled')
+                    THEN 'suspended'
+                    END AS state),
+            count(*) FILTER (event_type = 'TaskQueued') OVER before + (event_type = 'TaskQueued')::INTEGER AS episode
+        FROM named
+        WINDOW before AS (PARTITION BY session_id ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)""",
+    ),
+    View(
+        "base.asked",
+        "approvals: requests and first answers, inherited ones too",
+        """
+        SELECT session_id, payload->>'$.approval_id' AS approval_id,
+            max(task_id) AS task_id, arg_min(activity_id, seq) FILTER (asks) AS activity_id, min(seq) FILTER (asks) AS seq,
+            min(timestamp) FILTER (asks) AS asked, arg_min(payload, seq) FILTER (asks) AS request,
+            min(seq) FILTER (NOT asks) AS answer_seq, arg_min(timestamp, seq) FILTER (NOT asks) AS answered,
+            arg_min(payload, seq) FILTER (NOT asks) AS answer, bool_or(depth = 0) AS own
+        FROM (SELECT *, event_type = 'ApprovalRequested' AS asks FROM base.story
+              WHERE event_type IN ('ApprovalRequested', 'ApprovalResolved'))
+        GROUP BY session_id, approval_id""",
+    ),
+)

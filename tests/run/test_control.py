@@ -1,0 +1,276 @@
+"""Doors: who logs a request when nobody holds the lease, and what is refused as stale (DESIGN 9, R024, R161, [25], [36])."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from ipyagent_sessions.errors import ControlRefused, LeaseHeld, NotFound
+from ipyagent_sessions.log import inbox
+from ipyagent_sessions.log.inbox import Control
+from ipyagent_sessions.log.lease import Holder
+from ipyagent_sessions.run import control
+from ipyagent_sessions.run.context import Context
+from ipyagent_sessions.run.definitions import Workflow, workflow
+from ipyagent_sessions.session import Session
+from ipyagent_sessions.testing import wait_until
+from tests.run.harness import PATIENCE, Engine, Gate, answer, bodies, checkpoints, of_type, running, until_asked
+
+
+@pytest.fixture
+def waiting(gate: Gate) -> Workflow:
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> str:
+        await ctx.run(gate.passing)
+        return "done"
+
+    return flow
+
+
+def outcomes(session: Session) -> list[tuple[str, str]]:
+    return [(b["action"], b.get("outcome", "accepted")) for b in bodies(session, "ControlRequested")]
+
+
+def put(session: Session, action: str, *, number: str = "r1", actor: str = "user:anna", task_id: str | None = None) -> Control:
+    made = Control(number, action, actor, "2026-01-01T00:00:00.000Z", task_id)
+    inbox.put(session.layout, made, session.place.disk)
+    return made
+
+
+def test_with_a_holder_the_request_is_logged_by_it_and_the_door_learns_the_outcome(
+    engine: Engine, gate: Gate, waiting: Workflow
+) -> None:
+    handle = engine.start(waiting)
+    gate.reached()
+    epoch = running(handle).appender.epoch
+    outcome = control.request(handle.session, "checkpoint", actor="user:anna@terminal", label="before lunch")
+    assert (outcome.action, outcome.outcome) == ("checkpoint", "accepted")
+    assert ("manual", "before lunch") in checkpoints(handle.session)
+    assert running(handle).appender.epoch == epoch == handle.session.layout.epoch()
+    assert list(handle.session.layout.inbox.iterdir()) == []
+
+
+def test_without_a_holder_the_loss_is_recorded_first_and_then_the_request(
+    engine: Engine, gate: Gate, waiting: Workflow
+) -> None:
+    handle = engine.start(waiting)
+    gate.reached()
+    wait_until(lambda: handle.session.state().execution_state.active_activities, what="the start to be seen")
+    session = engine.crash(handle)
+    assert session.effective_state() == "lost"
+    control.request(session, "cancel", actor="user:anna", reason="enough")
+    told = [e for e in session.events() if e.event_type in ("TaskSuspended", "ControlRequested", "TaskCancelled")]
+    assert [e.event_type for e in told] == ["TaskSuspended", "ControlRequested", "TaskCancelled"]
+    lost = bodies(session, "TaskSuspended")[0]
+    assert lost["reason"] == "worker_lost"
+    assert "stopped at activity 0; outcome unknown: main/passing#1" in lost["detail"]
+    assert "not restored: kernel variables" in lost["detail"]
+    assert session.effective_state() == "cancelled"
+    assert not session.held()
+    assert session.summary().state == "cancelled"
+
+
+def test_the_sweeper_records_a_lost_task_once(engine: Engine, gate: Gate, waiting: Workflow) -> None:
+    handle = engine.start(waiting)
+    gate.reached()
+    session = engine.crash(handle)
+    for _ in range(3):
+        control.attend(session, by="sweeper")
+    assert len(of_type(session, "TaskSuspended")) == 1
+    assert session.effective_state() == "suspended"
+    gate.open()
+    assert engine.resume(session, waiting).result(10) == "done"
+    assert bodies(session, "RecoveryCompleted")[0]["cause"] == "worker_lost"
+
+
+def test_a_pause_of_a_lost_task_is_refused_with_what_it_is_now(engine: Engine, gate: Gate, waiting: Workflow) -> None:
+    handle = engine.start(waiting)
+    gate.reached()
+    session = engine.crash(handle)
+    with pytest.raises(ControlRefused, match="the task is suspended, not running"):
+        control.request(session, "pause", actor="user:anna")
+    assert outcomes(session) == [("pause", "refused")]
+
+
+def test_a_request_whose_state_has_moved_on_is_refused_and_not_applied_to_the_next_thing(
+    engine: Engine, gate: Gate, waiting: Workflow
+) -> None:
+    handle = engine.start(waiting)
+    gate.reached()
+    with pytest.raises(ControlRefused, match="the task is running now .*, not suspended as when it was asked"):
+        control.request(handle.session, "cancel", actor="user:anna", expects=["suspended"])
+    assert running(handle).stopping is None
+    gate.open()
+    handle.result(10)
+
+
+def test_a_request_for_a_task_that_is_over_does_not_reach_the_next_one(engine: Engine, gate: Gate, waiting: Workflow) -> None:
+    @workflow(default_effect="none")
+    async def first(ctx: Context) -> None:
+        await ctx.run(abs, 1)
+
+    before = engine.start(first)
+    before.result(10)
+    handle = engine.start(waiting, session=before.session)
+    gate.reached()
+    with pytest.raises(ControlRefused, match=f"task {before.task_id} is over; the session is at {handle.task_id}"):
+        control.request(handle.session, "cancel", actor="user:anna", task_id=before.task_id)
+    assert running(handle).stopping is None
+
+
+@pytest.mark.parametrize("action", ["pause", "checkpoint"])
+def test_what_was_logged_before_a_crash_is_not_done_again_when_its_file_is_still_there(
+    engine: Engine, gate: Gate, waiting: Workflow, action: str
+) -> None:
+    handle = engine.start(waiting)
+    gate.reached()
+    session = handle.session
+    put(session, action)
+    wait_until(lambda: of_type(session, "ControlRequested"), timeout=PATIENCE, what="the request to be logged")
+    engine.crash(handle)
+    put(session, action)  # as it is after a crash between logging and removing
+    again = engine.resume(handle, waiting)
+    wait_until(lambda: not list(session.layout.inbox.iterdir()), timeout=PATIENCE, what="the file to be removed")
+    gate.open()
+    assert again.result(10) == "done"
+    assert outcomes(session) == [(action, "accepted")]
+    assert len([c for c in checkpoints(session) if c[0] == "manual"]) == (action == "checkpoint")
+
+
+def test_what_was_logged_at_rest_is_not_done_again(engine: Engine, gate: Gate, waiting: Workflow) -> None:
+    handle = engine.start(waiting)
+    gate.reached()
+    session = engine.crash(handle)
+    for _ in range(2):
+        put(session, "checkpoint")
+        control.attend(session, by="sweeper")
+    assert outcomes(session) == [("checkpoint", "accepted")]
+    assert [c for c in checkpoints(session) if c[0] == "manual"] == [("manual", "")]
+
+
+def test_an_answer_is_not_counted_twice(engine: Engine) -> None:
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> list[bool]:
+        return [bool(await ctx.approve("first?")), bool(await ctx.approve("second?"))]
+
+    handle = engine.start(flow)
+    session = handle.session
+    made = Control(
+        "r1", "answer", "user:anna", "2026-01-01T00:00:00.000Z", None, [], {"approval_id": "a1", "answer": "approved"}
+    )
+    until_asked(session)
+    inbox.put(session.layout, made, session.place.disk)
+    wait_until(lambda: "a2" in until_asked(session), timeout=PATIENCE, what="the second question")
+    engine.crash(handle)
+    inbox.put(session.layout, made, session.place.disk)
+    control.attend(session, by="sweeper")
+    assert until_asked(session) == ["a2"]
+    assert len(of_type(session, "ApprovalResolved")) == 1
+
+
+@pytest.mark.parametrize(
+    ("action", "actor"), [("pause", "schedule"), ("pause", "robot"), ("cancel", "engine"), ("cancel", "")]
+)
+def test_who_may_not_is_refused_and_the_task_goes_on(
+    engine: Engine, gate: Gate, waiting: Workflow, action: str, actor: str
+) -> None:
+    handle = engine.start(waiting)
+    gate.reached()
+    with pytest.raises(ControlRefused, match="may not take a task from running to"):
+        control.request(handle.session, action, actor=actor)
+    gate.open()
+    assert handle.result(10) == "done"
+    assert outcomes(handle.session) == [(action, "refused")]
+
+
+def test_what_nobody_knows_is_refused(engine: Engine, gate: Gate, waiting: Workflow) -> None:
+    handle = engine.start(waiting)
+    gate.reached()
+    with pytest.raises(ControlRefused, match="nothing is known of 'explode'"):
+        control.request(handle.session, "explode", actor="user:anna")
+    with pytest.raises(ControlRefused, match="goes on by itself"):
+        control.request(handle.session, "resume", actor="user:anna")
+
+
+def test_an_unreadable_request_is_set_aside_and_the_others_are_answered(engine: Engine, gate: Gate, waiting: Workflow) -> None:
+    handle = engine.start(waiting)
+    gate.reached()
+    layout = handle.session.layout
+    layout.inbox.mkdir(exist_ok=True)
+    (layout.inbox / "bad.json").write_bytes(b'{"id":')
+    (layout.inbox / "a1.json").write_bytes(b'\xef\xbb\xbf{"id":"a1","action":"checkpoint","actor":"user:x","at":"yesterday"}')
+    wait_until(lambda: ("manual", "") in checkpoints(handle.session), timeout=PATIENCE, what="the checkpoint")
+    wait_until(lambda: not list(layout.inbox.iterdir()), timeout=PATIENCE, what="an empty inbox")
+    assert (layout.damaged / "bad.json").exists()
+    gate.open()
+    handle.result(10)
+
+
+def test_a_door_that_waits_in_vain_says_so_and_leaves_the_request(session: Session, me: Holder) -> None:
+    appender = session.append(me)
+    try:
+        begun = time.monotonic()
+        with pytest.raises(ControlRefused, match="was left for the holder of .*, which has not answered yet"):
+            control.request(session, "pause", actor="user:anna", wait_s=0.1)
+        assert time.monotonic() - begun < 3
+        assert len(inbox.waiting(session.layout)) == 1
+    finally:
+        appender.close()
+
+
+def test_a_running_task_is_not_resumed_a_second_time(engine: Engine, gate: Gate, waiting: Workflow) -> None:
+    handle = engine.start(waiting)
+    gate.reached()
+    with pytest.raises(LeaseHeld, match=r"is held by user .pid \d+"):
+        engine.resume(handle, waiting)
+    gate.open()
+    assert handle.result(10) == "done"
+
+
+def test_after_an_interrupted_approval_there_is_no_writer_left(engine: Engine) -> None:
+    """[25] "Already has an active writer" for ever."""
+
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> bool:
+        return bool(await ctx.approve("on?"))
+
+    handle = engine.start(flow)
+    until_asked(handle.session)
+    session = engine.crash(handle)
+    assert not session.held()
+    handle = engine.resume(session, flow, headless=True)
+    engine.ended(handle, "suspended")
+    answer(session, "a1")
+    assert engine.resume(session, flow).result(10) is True
+
+
+def test_a_rename_needs_no_task(engine: Engine, session: Session) -> None:
+    control.request(session, "rename", actor="user:anna", title="Migration")
+    assert session.state().title == "Migration"
+    assert session.summary().title == "Migration"
+
+
+@pytest.fixture
+def asked(engine: Engine) -> Iterator[Session]:
+    @workflow(default_effect="none")
+    async def flow(ctx: Context, n: int) -> None:
+        await ctx.gather(*[ctx.approve(f"{i}?", key=i) for i in range(n)])
+
+    handle = engine.start(flow, 2)
+    until_asked(handle.session, 2)
+    yield engine.crash(handle)
+
+
+def test_an_approval_is_found_by_its_id_or_when_it_is_the_only_one(asked: Session) -> None:
+    with pytest.raises(NotFound, match="2 approvals wait: a1, a2"):
+        control.find_approval(asked.state(), None)
+    with pytest.raises(NotFound, match="there is no approval 'a7'"):
+        control.find_approval(asked.state(), "a7")
+    assert control.find_approval(asked.state(), "a2") == "a2"
+    answer(asked, "a2")
+    assert control.find_approval(asked.state(), None) == "a1"
+    answer(asked, "a1")
+    with pytest.raises(NotFound, match="nothing waits"):
+        control.find_approval(asked.state(), None)

@@ -1,0 +1,238 @@
+"""Calls that began and left no result: run again, verified, or asked about; never repeated by themselves ([33], R127, R151)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ipyagent_sessions.errors import ControlRefused, ResultLost
+from ipyagent_sessions.run.context import Context
+from ipyagent_sessions.run.definitions import Done, Workflow, workflow
+from ipyagent_sessions.session import Session
+from tests.run.harness import Engine, Gate, Witness, answer, bodies, of_type, until_asked, until_status
+
+
+def sending(witness: Witness, gate: Gate, **options: Any) -> Workflow:
+    """One call that is open when the task crashes."""
+
+    async def send(to: str) -> str:
+        witness("send")
+        await gate.passing()
+        return f"sent to {to}"
+
+    @workflow
+    async def flow(ctx: Context) -> str:
+        try:
+            return str(await ctx.run(send, "anna", **options))
+        except ResultLost:
+            return "it happened, its result is lost"
+
+    return flow
+
+
+def crashed(engine: Engine, flow: Workflow, gate: Gate, by: int = 1) -> Session:
+    handle = engine.start(flow)
+    gate.reached(by=by)
+    session = engine.crash(handle)
+    gate.open()
+    return session
+
+
+@pytest.mark.parametrize("effect", ["none", "idempotent"])
+def test_what_may_be_repeated_is_run_again_and_nobody_asked(engine: Engine, witness: Witness, gate: Gate, effect: Any) -> None:
+    flow = sending(witness, gate, effect=effect)
+    session = crashed(engine, flow, gate)
+    assert engine.resume(session, flow, headless=True).result(10) == "sent to anna"
+    assert witness.counts["send"] == 2
+    assert of_type(session, "ApprovalRequested") == []
+
+
+@pytest.mark.parametrize("declared", [{}, {"effect": "irreversible"}])
+def test_an_irreversible_or_undeclared_call_is_not_repeated_but_asked_about(
+    engine: Engine, witness: Witness, gate: Gate, declared: Any
+) -> None:
+    flow = sending(witness, gate, **declared)
+    session = crashed(engine, flow, gate)
+    engine.ended(engine.resume(session, flow, headless=True), "suspended")
+    assert session.state().system_state.reason == "approval"
+    (asked,) = session.state().execution_state.approvals.values()
+    assert asked.kind == "outcome"
+    assert asked.question == "send: 1 call started and left no result. Did it happen?"
+    assert asked.choices == ["happened", "run_again"]
+    assert witness.counts["send"] == 1
+
+
+@pytest.mark.parametrize(
+    ("choice", "result", "runs"), [("happened", "it happened, its result is lost", 1), ("run_again", "sent to anna", 2)]
+)
+@pytest.mark.parametrize("at_rest", [False, True])
+def test_a_person_decides_what_became_of_it(
+    engine: Engine, witness: Witness, gate: Gate, choice: str, result: str, runs: int, at_rest: bool
+) -> None:
+    flow = sending(witness, gate)
+    session = crashed(engine, flow, gate)
+    handle = engine.resume(session, flow, headless=at_rest)
+    (asked,) = until_asked(session)
+    if at_rest:
+        engine.ended(handle, "suspended")
+    answer(session, asked, choice=choice)
+    if at_rest:
+        handle = engine.resume(session, flow)
+    assert handle.result(10) == result
+    assert witness.counts["send"] == runs
+    assert len(of_type(session, "ApprovalRequested")) == 1
+
+
+@pytest.mark.parametrize("said", ["approved", "denied"])
+def test_an_answer_that_does_not_say_what_happened_is_refused(engine: Engine, witness: Witness, gate: Gate, said: str) -> None:
+    """Neither "yes" nor "no" says whether it happened, and a "no" must never send it a second time."""
+    flow = sending(witness, gate)
+    session = crashed(engine, flow, gate)
+    handle = engine.resume(session, flow)
+    (asked,) = until_asked(session)
+    with pytest.raises(ControlRefused, match="needs a choice: happened or run_again"):
+        answer(session, asked, said)
+    answer(session, asked, choice="happened")
+    handle.result(10)
+    assert witness.counts["send"] == 1
+
+
+def test_all_open_calls_of_a_function_are_one_question_and_each_function_has_its_own(
+    engine: Engine, witness: Witness, gate: Gate
+) -> None:
+    async def send(i: int) -> int:
+        witness(f"send {i}")
+        await gate.passing()
+        return i
+
+    async def pay(i: int) -> int:
+        witness(f"pay {i}")
+        await gate.passing()
+        return i
+
+    @workflow
+    async def flow(ctx: Context) -> list[int]:
+        return await ctx.gather(*[ctx.run(send, i, key=i) for i in range(3)], *[ctx.run(pay, i, key=i) for i in range(2)])
+
+    session = crashed(engine, flow, gate, by=5)
+    handle = engine.resume(session, flow)
+    first, second = until_asked(session, 2)
+    until_status(session, "suspended")
+    approvals = session.state().execution_state.approvals
+    assert {a.question: sorted(a.about) for a in approvals.values()} == {
+        "send: 3 calls started and left no result. Did it happen?": ["main/send:0", "main/send:1", "main/send:2"],
+        "pay: 2 calls started and left no result. Did it happen?": ["main/pay:0", "main/pay:1"],
+    }
+    for asked in (first, second):
+        answer(session, asked, choice="run_again")
+    assert handle.result(10) == [0, 1, 2, 0, 1]
+    assert set(witness.counts.values()) == {2}
+
+
+def test_a_second_crash_before_the_answer_asks_the_same_question_and_no_other(
+    engine: Engine, witness: Witness, gate: Gate
+) -> None:
+    flow = sending(witness, gate)
+    session = crashed(engine, flow, gate)
+    handle = engine.resume(session, flow)
+    asked = until_asked(session)
+    engine.crash(handle)
+    handle = engine.resume(session, flow)
+    until_status(session, "suspended")
+    assert until_asked(session) == asked
+    answer(session, asked[0], choice="happened")
+    handle.result(10)
+    assert len(of_type(session, "ApprovalRequested")) == 1
+
+
+@pytest.mark.parametrize("sync", [False, True])
+@pytest.mark.parametrize(
+    ("verdict", "result", "runs"),
+    [(True, "it happened, its result is lost", 1), (False, "sent to anna", 2), (Done("sent before"), "sent before", 1)],
+)
+def test_a_verify_function_decides_with_the_calls_own_arguments(
+    engine: Engine, witness: Witness, gate: Gate, verdict: Any, result: str, runs: int, sync: bool
+) -> None:
+    def verify(to: str) -> Any:
+        witness(f"verify {to}")
+        return verdict
+
+    async def verify_async(to: str) -> Any:
+        return verify(to)
+
+    flow = sending(witness, gate, verify=verify if sync else verify_async)
+    session = crashed(engine, flow, gate)
+    assert engine.resume(session, flow, headless=True).result(10) == result
+    assert (witness.counts["send"], witness.counts["verify anna"]) == (runs, 1)
+    assert of_type(session, "ApprovalRequested") == []
+    if verdict is not False:
+        assert bodies(session, "ActivityCompleted")[0]["verified"] == "verify"
+
+
+@pytest.mark.parametrize("verdict", [None, "yes", 1])
+def test_a_verify_function_that_answers_anything_else_is_refused_and_nothing_runs(
+    engine: Engine, witness: Witness, gate: Gate, verdict: Any
+) -> None:
+    flow = sending(witness, gate, verify=lambda to: verdict)
+    session = crashed(engine, flow, gate)
+    handle = engine.resume(session, flow, headless=True)
+    engine.ended(handle, "suspended")
+    assert session.state().system_state.reason == "definition"
+    assert handle.outcome is not None
+    assert "verify of send answered" in str(handle.outcome.error)
+    assert witness.counts["send"] == 1
+
+
+def test_a_verify_function_that_fails_leaves_the_question_to_a_person(engine: Engine, witness: Witness, gate: Gate) -> None:
+    def verify(to: str) -> bool:
+        raise ConnectionError("the server is down")
+
+    flow = sending(witness, gate, verify=verify)
+    session = crashed(engine, flow, gate)
+    handle = engine.resume(session, flow)
+    (asked,) = until_asked(session)
+    assert "verify of main/send#1 failed: ConnectionError: the server is down" in session.state().alarms[-1]
+    answer(session, asked, choice="happened")
+    handle.result(10)
+    assert witness.counts["send"] == 1
+
+
+def test_verify_is_not_asked_about_what_may_be_repeated_or_is_recorded(engine: Engine, witness: Witness, gate: Gate) -> None:
+    def verify(to: str) -> bool:
+        witness("verify")
+        return True
+
+    flow = sending(witness, gate, verify=verify, effect="idempotent")
+    session = crashed(engine, flow, gate)
+    assert engine.resume(session, flow).result(10) == "sent to anna"
+    assert "verify" not in witness.counts
+
+
+def test_an_aborted_irreversible_call_is_unknown_too(engine: Engine, witness: Witness, gate: Gate) -> None:
+    flow = sending(witness, gate)
+    handle = engine.start(flow)
+    gate.reached()
+    engine.ask(handle, "pause")
+    handle.ask("pause")
+    session = engine.ended(handle, "interrupted")
+    gate.open()
+    engine.ended(engine.resume(session, flow, headless=True), "suspended")
+    assert until_asked(session) == ["a1"]
+    assert witness.counts["send"] == 1
+
+
+def test_a_function_declared_without_effect_by_its_workflow_is_not_asked_about(
+    engine: Engine, witness: Witness, gate: Gate
+) -> None:
+    async def step() -> None:
+        witness("step")
+        await gate.passing()
+
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> None:
+        await ctx.run(step)
+
+    session = crashed(engine, flow, gate)
+    engine.resume(session, flow, headless=True).result(10)
+    assert witness.counts["step"] == 2
