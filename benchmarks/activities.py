@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
-from measure import SAMPLES, Row, bare, row
+from measure import SAMPLES, Row, beside, row
 from workloads import Counting, Quiet, Ran, run
 
 from ipyagent_sessions.log.appender import Durability
@@ -20,9 +20,11 @@ def measure(work: Path) -> Iterator[Row]:
     size, size_effect = _bytes(work / "size", "none"), _bytes(work / "size-effect", "idempotent")
     free, effect, floors = [], [], []
     for i in range(SAMPLES):
-        floors.append(bare(work, SYNCED, size))
-        free.append(floors[-1] / run(work / f"free-{i}", SYNCED).wall)
-        effect.append(bare(work, SYNCED, size_effect) / run(work / f"effect-{i}", SYNCED, "idempotent").wall)
+        floor, took = beside(work, SYNCED, size, lambda at=work / f"free-{i}": run(at, SYNCED).wall)
+        floors.append(floor)
+        free.append(floor / took)
+        floor, took = beside(work, SYNCED, size_effect, lambda at=work / f"effect-{i}": run(at, SYNCED, "idempotent").wall)
+        effect.append(floor / took)
     note = f"{size} bytes, the bare one takes {statistics.median(floors) * 1e6:.0f} µs"
     yield row("sync, effect-free: bare write+fdatasync / activity", free, at_least=0.7, note=note)
     yield row(

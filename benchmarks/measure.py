@@ -97,6 +97,13 @@ def bare(folder: Path, count: int, size: int) -> float:
         path.unlink()
 
 
+def beside(folder: Path, count: int, size: int, measured: Callable[[], float]) -> tuple[float, float]:
+    """Seconds of a `bare` write, the mean of one measurement before and one after, and of what is `measured` in between."""
+    before = bare(folder, count, size)
+    took = measured()
+    return (before + bare(folder, count, size)) / 2, took
+
+
 def timed(function: Callable[[], object]) -> tuple[float, float]:
     """Seconds that `function` takes: of the clock, and of this thread's CPU."""
     begun, used = time.perf_counter(), time.thread_time()

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypedDict
 
-from measure import SAMPLES, bare
+from measure import SAMPLES, beside
 
 STEPS = 300
 
@@ -94,8 +94,8 @@ def main() -> None:
         samples = []
         try:
             for i in range(SAMPLES):
-                floor = bare(folder, STEPS, size)
-                samples.append((floor, kind(folder / f"{name.replace(' ', '-')}-{i}", option)))
+                at = folder / f"{name.replace(' ', '-')}-{i}"
+                samples.append(beside(folder, STEPS, size, lambda at=at, kind=kind, option=option: kind(at, option)))
         except ImportError:
             found[name] = None
             continue

@@ -5,11 +5,16 @@ Headless there is a single display at the end, since updates would be dropped or
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from IPython.display import DisplayHandle, display
 
 from ipyagent_sessions.views.shown import Shown
+
+
+TASK_MIME: Final = "application/vnd.ipyagent.task+json"
+"""Our front end draws an output with this key live from the server.  It holds ids only: what is shown and what an approval confirms
+comes from the server, so a forged output cannot make a person approve something else than they read."""
 
 
 class CellScreen:
@@ -28,7 +33,9 @@ class CellScreen:
         self._handle = None
 
     def _show(self, shown: Shown) -> None:
-        bundle = {"text/plain": shown.text, "text/html": shown.html}
+        bundle: dict[str, Any] = {"text/plain": shown.text, "text/html": shown.html}
+        if not self._headless and isinstance(shown.data, dict) and shown.data.get("task_id"):
+            bundle[TASK_MIME] = {key: shown.data[key] for key in ("session_id", "task_id")}
         if self._handle is None:
             self._handle = None if self._headless else DisplayHandle()
             if self._handle is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from pathlib import Path
 from typing import Final
 
@@ -68,15 +69,16 @@ def stamps(folder: Path) -> dict[str, int]:
 
 
 def stamp_of(folder: Path) -> int | None:
-    """When a session's folder last changed, None when it is gone."""
+    """When a session's folder last changed, None when there is no such folder."""
     try:
-        return folder.stat().st_mtime_ns
+        found = folder.stat()
     except OSError:
         return None
+    return found.st_mtime_ns if stat.S_ISDIR(found.st_mode) else None
 
 
 def read_entry(store: Store, session_id: str) -> Entry | None:
-    """The entry of a session, None when its folder is gone."""
+    """The entry of a session, None when its folder is gone, or was only just made and holds nothing yet."""
     session = store.session(session_id)
     stamp = stamp_of(session.layout.root)
     if stamp is None:
@@ -84,9 +86,17 @@ def read_entry(store: Store, session_id: str) -> Entry | None:
     try:
         return _entry(session, session.summary(), stamp)
     except Exception as error:  # noqa: BLE001  # damage takes forms that nobody foresaw, and one session never breaks the list
-        if stamp_of(session.layout.root) is None:
+        if _holds_nothing(session.layout):
             return None
         return Entry(Row(session_id, DAMAGED, problem=_problem(error, store)), "", 0, stamp)
+
+
+def _holds_nothing(layout: Layout) -> bool:
+    """Whether there is neither header nor log."""
+    try:
+        return not layout.header.exists() and not layout.journals() and not layout.segments()
+    except FileNotFoundError:
+        return True
 
 
 def _problem(error: Exception, store: Store) -> str:

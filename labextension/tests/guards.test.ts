@@ -26,7 +26,7 @@ test('fields of a newer server are kept, not refused', () => {
 });
 
 test('the types of this page are those of docs/server-api.md', () => {
-  const root = new URL('../../../../', import.meta.url); // lib/tests/tests -> labextension
+  const root = new URL('../../../', import.meta.url); // from lib/tests/tests
   const documented = /```ts\n([\s\S]*?)\n```/.exec(readFileSync(new URL('../docs/server-api.md', root), 'utf8'))?.[1];
   const ours = readFileSync(new URL('src/wire.ts', root), 'utf8').split('\n').slice(2).join('\n').trim();
   assert.equal(ours, documented?.trim(), 'copy the block of docs/server-api.md into src/wire.ts');

@@ -49,3 +49,20 @@ export const busy = (line: string): string => `handle = start(${JSON.stringify(l
 
 /** The same with the kernel free. */
 export const free = (line: string): string => `handle = start(${JSON.stringify(line)})\nshow(handle)`;
+
+/** A task whose every text tries to be more than text, and an output that was written by hand. */
+export const hostile = (): string => `
+bad = "<script>window.hacked=1</script><img src=x onerror='window.hacked=2'>\\u202egpj.exe \\x1b[31mred javascript:alert(3)"
+
+@workflow(default_effect="none")
+async def evil(ctx):
+    async with ctx.stage(bad):
+        await ctx.run(gather_up, 1, key="a")
+        await ctx.approve(bad, details={"html": bad, "long": "x" * 1000})
+
+from ipyagent_sessions.run.launch import launch, Origin
+handle = get_ipython().run_line_magic("agent", "run evil --bg --title '<script>window.hacked=1</script>'")
+show(handle, bad)
+from IPython.display import display
+display({"application/vnd.ipyagent.task+json": {"session_id": "../../etc", "task_id": bad, "title": bad}, "text/plain": bad}, raw=True)
+`;

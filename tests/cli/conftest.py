@@ -11,7 +11,7 @@ import pytest
 
 from ipyagent_sessions.cli import main
 
-WORKFLOWS = '''
+WORKFLOWS = """
 from pathlib import Path
 from ipyagent_sessions import activity, workflow
 
@@ -39,7 +39,7 @@ async def audit(ctx, n: int = 4, title: str = "none"):
     if not await ctx.approve("Send it?", details={"total": sum(values)}):
         return "kept"
     return await ctx.run(send, sum(values))
-'''
+"""
 
 
 class Said(NamedTuple):

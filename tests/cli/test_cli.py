@@ -50,8 +50,17 @@ def test_what_is_an_option_here_reaches_the_workflow_behind_two_dashes(terminal:
 
 
 def test_usage_errors_are_one_line_and_status_two(terminal: Terminal) -> None:
-    for words in (["run", "nosuch:flow"], ["run", "flows:audit", "--wrong", "1"], ["status", "--wrong"], ["nosuch"], ["--wrong"],
-                  ["resume", "a", "b"], ["run", "flows:square"], ["sql", "drop table events"], ["sql"]):
+    for words in (
+        ["run", "nosuch:flow"],
+        ["run", "flows:audit", "--wrong", "1"],
+        ["status", "--wrong"],
+        ["nosuch"],
+        ["--wrong"],
+        ["resume", "a", "b"],
+        ["run", "flows:square"],
+        ["sql", "drop table events"],
+        ["sql"],
+    ):
         said = terminal(*words)
         assert said.status == 2, words
         assert said.err.startswith("ipyagent: ")

@@ -64,7 +64,12 @@ class Notebook:
     def __init__(self, folder: Path, *, notebook: str | None = "a.ipynb", cwd: Path | None = None) -> None:
         self.folder = folder
         self.witness = folder / "witness"
-        env = {**os.environ, "IPYAGENT_STORE": str(folder / "store"), "WITNESS": str(self.witness), "IPYTHONDIR": str(folder / "ipython")}
+        env = {
+            **os.environ,
+            "IPYAGENT_STORE": str(folder / "store"),
+            "WITNESS": str(self.witness),
+            "IPYTHONDIR": str(folder / "ipython"),
+        }
         env.pop("JPY_SESSION_NAME", None)
         if notebook is not None:
             env["JPY_SESSION_NAME"] = str(folder / notebook)

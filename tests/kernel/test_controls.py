@@ -29,8 +29,15 @@ async def clean(ctx, root: str = "x"):
 def terminal(notebook: Notebook, *words: str) -> subprocess.CompletedProcess[str]:
     """`ipyagent` in a terminal, on the notebook's store."""
     env = {**os.environ, "IPYAGENT_STORE": str(notebook.folder / "store")}
-    return subprocess.run([sys.executable, "-m", "ipyagent_sessions.cli", *words], env=env, capture_output=True, text=True,
-                          timeout=DEADLINE_S, check=False, stdin=subprocess.DEVNULL)
+    return subprocess.run(
+        [sys.executable, "-m", "ipyagent_sessions.cli", *words],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
 
 
 def rows(notebook: Notebook) -> list[dict[str, Any]]:

@@ -207,8 +207,8 @@ def table(report: Report) -> str:
         lines.append(f"{'ms to go on again, p50 / p99':<48}{cuts[49]:>8.0f} / {cuts[98]:.0f}")
     lines += [
         "",
-        f"{report.kills} kills in {report.runs} runs, {report.seconds:.0f} s; {report.unreached} planned kills came too late and "
-        f"were planned again; wrong: {len(report.wrong)}",
+        f"{report.kills} kills in {report.runs} runs, {report.seconds:.0f} s; {report.unreached} planned kills came too late "
+        f"and were planned again; wrong: {len(report.wrong)}",
     ]
     return "\n".join([*lines, *report.wrong[:40]])
 

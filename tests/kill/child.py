@@ -1,7 +1,7 @@
 """What runs in a process that is going to be killed: a holder of the lease, or a door that asks something of one.
 
-The engine is the real one.  Only its sizes are changed, so that journals are rotated and sealed and snapshots taken all the time,
-and two calls are watched: what `Journal.flush` promised by returning is noted as acknowledged, by seq and checksum.
+The engine is the real one.  Only its sizes are changed, so that journals are rotated and sealed and snapshots taken all the
+time, and two calls are watched: what `Journal.flush` promised by returning is noted as acknowledged, by seq and checksum.
 """
 
 from __future__ import annotations

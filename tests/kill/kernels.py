@@ -52,7 +52,7 @@ class Kernel:
         self._message = self._client.execute(f"main_of({text!r})")
 
     def wait(self, timeout: float) -> int | None:
-        """The exit code once the kernel is dead, 0 once the cell has ended, None when neither came within `timeout` seconds."""
+        """The exit code once the kernel is dead, 0 once the cell has ended, None when neither came in `timeout` seconds."""
         deadline = time.monotonic() + timeout
         while True:
             code = self._process.poll()

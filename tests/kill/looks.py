@@ -1,4 +1,4 @@
-"""What is looked at after each death and at the end, in the store's files and in the witness; each function gives what is wrong.
+"""What is looked at after each death and at the end, in the store and in the witness; each function gives what is wrong.
 
 The words of the witness come in one order for all processes, so "executed again after it was acknowledged" is a question about
 that order and not about clocks.
@@ -191,7 +191,7 @@ def log_is_whole(session: Session, witness: Witness, reference: Reference) -> li
 
 
 def at_rest(session: Session) -> list[str]:
-    """What any other program finds in the sealed segments: each event once, none missing; and what a crash left lying about."""
+    """What any other program finds in the sealed segments (each event once, none missing), and what a crash left about."""
     seqs = sealed_seqs(session.layout.events)
     wrong = []
     if len(seqs) != len(set(seqs)):

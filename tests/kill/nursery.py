@@ -1,4 +1,4 @@
-"""Children by fork from a warm parent: a process of its own that has imported the engine, and has no thread and no open session.
+"""Children by fork from a warm parent: a process that has imported the engine, and has no thread and no open session.
 
     nursery = Nursery(folder)
     child = nursery.start(spec)          # a real process, in some milliseconds
@@ -193,7 +193,7 @@ def _be(spec: Spec) -> None:
         os.dup2(2, 1)
         main(spec)
         code = 0
-    except BaseException:
+    except BaseException:  # noqa: BLE001  # a child has no caller: whatever it was goes into the log
         traceback.print_exc()
     finally:
         os._exit(code)

@@ -1,8 +1,8 @@
 """Which deaths there are, how many of each, and who dies which one next.
 
-A quota for every seam of `files.SEAMS`, for a death in the middle of a write, for one while an approval is open, and for any other
-moment.  Trials draw from one pool, at random but seeded, what fits the state they are in; a death that a child did not live to
-see goes back into the pool.
+A quota for every seam of `files.SEAMS`, for a death in the middle of a write, on either side of an irreversible effect, while an
+approval is open, and at any other moment.  Trials draw from one pool, at random but seeded, what fits the state they are in; a
+death that a child did not live to see goes back into the pool.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PASSINGS: Final = {"journal": 16, "blob": 3, "seal": 4, "checkpoint": 6, "epoch
 
 
 class Death(Struct, frozen=True):
-    """One planned kill.  `row` is its line of the table; `at` counts the passings of a seam, for an irreversible effect those of
+    """One planned kill.  `row` is its line of the table; `at` counts the passings of a seam, at an irreversible effect those by
     the activity `of`; `delay` is in seconds."""
 
     row: str
@@ -47,9 +47,9 @@ class Death(Struct, frozen=True):
         return "" if self.row in (WAITING, ANY_TIME) else self.row
 
     @property
-    def needs_answers(self) -> bool:
-        """Whether it comes only to a process that waits for an answer."""
-        return self.row in (WAITING, *ANSWERING)
+    def needs_quiet(self) -> bool:
+        """Whether nobody else may answer or mend anything before the process it is meant for."""
+        return self.row in (WAITING, *ANSWERING, *TAIL)
 
 
 class Situation(Struct, frozen=True):

@@ -1,8 +1,8 @@
-"""Nothing that was promised is lost and nothing that was done is done again, however often the process is killed (R041, R103, R151).
+"""Nothing promised is lost and nothing done is done again, however often the process is killed (R041, R103, R151).
 
-One campaign, started by the first of these tests: more than a hundred SIGKILLs at every named seam and at random times, of forked
-children, of real ipykernels and of processes that only ask.  Its table stands at the end of pytest's output, and in
-`kill-campaign.txt` in the folder that IPYAGENT_KILL_REPORT names.
+One campaign, started by the first of these tests: more than a hundred SIGKILLs at every named seam and at random times, of
+forked children, of real ipykernels and of processes that only ask.  Its table stands at the end of pytest's output, and in
+`kill-campaign.txt` in the folder that IPYAGENT_KILL_REPORT names (or pytest's own temporary folder).
 """
 
 from __future__ import annotations

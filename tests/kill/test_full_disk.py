@@ -1,4 +1,4 @@
-"""A real file system without room: what was promised stays, no effect happens that could not be written down, and it goes on later."""
+"""A real file system without room: what was promised stays, no effect happens unrecorded, and it goes on later."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def test_a_call_that_dies_right_after_it_was_queued_is_continued_by_the_same_cal
 
 
 def test_an_answer_whose_request_was_logged_alone_is_given_all_the_same(bench: Bench) -> None:
-    """The request and the answer are two events: when a death comes between them, whoever takes the lease next adds the second."""
+    """Request and answer are two events: when a death comes between them, the next holder adds the second."""
     bench.run(headless=True)
     session = bench.session()
     (approval_id,) = bench.waiting()

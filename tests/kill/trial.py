@@ -110,7 +110,7 @@ class Trial:
             if state is not None and state.system_state.status in ENDED:
                 break
             death = self._draw(session) if count < most else None
-            if death is None or not death.needs_answers:
+            if death is None or not death.needs_quiet:
                 self._answer_at_rest(session, state)
             if self._child(session, death) == KILLED:
                 self._after_death()
@@ -134,7 +134,7 @@ class Trial:
             self.witness.path,
             self.seed,
             durability=self.durability,
-            headless=self.rng.random() < 0.25 and not (death and death.needs_answers),
+            headless=self.rng.random() < 0.25 and not (death and death.needs_quiet),
             seam=death.seam if death else "",
             at=death.at if death else 1,
             of=death.of if death else "",

@@ -1,4 +1,4 @@
-"""The workflow that is killed: stages, parallel keyed activities of each effect, approvals, recorded values, a sleep, big results.
+"""The workflow that is killed: stages, parallel activities of each effect, approvals, recorded values, a sleep, big results.
 
 Each activity is told who it is (`who`, the part of its identity after the stage), so that the witness needs no word of the
 engine's.  The result is the same however often the run is killed: recorded values are only compared with themselves.

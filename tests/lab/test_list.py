@@ -161,6 +161,7 @@ async def test_folders_that_are_no_sessions_are_not_listed(real: Store, service:
     for name in ("..evil", "UPPER", "a b c d", "x", "with.dot"):
         (real.sessions_folder / name).mkdir()
     (real.sessions_folder / "filenotfolder").write_text("")
+    (real.sessions_folder / "justmade").mkdir()
     one = finished(real)
     await until(lambda: one.id in service.index, "the session is listed")
     assert list(service.index.ids()) == [one.id]

@@ -296,7 +296,7 @@ def watching(folder: Path, hot: list[str], *, notify: bool = True) -> tuple[Watc
 
 
 async def noticed(told: set[str], path: Path) -> None:
-    """A change of `path` is told.  When watching begins the hot ones are told twice at most: the third time it is the change."""
+    """A change of `path` is told.  When watching begins hot ones are told twice at most: the third time it is the change."""
 
     def told_after_a_change() -> bool:
         with open(path, "a") as file:

@@ -2,6 +2,8 @@
 import type { ComponentChildren, JSX } from 'preact';
 import { useId, useState } from 'preact/hooks';
 
+import { line } from '../text.js';
+
 export interface PressProps {
   label: string;
   /** Why it may not be pressed now; empty when it may. */
@@ -23,7 +25,8 @@ export function isRepeat(event: { detail: number }): boolean {
 }
 
 export function Press(props: PressProps): JSX.Element {
-  const { label, why = '', hint = '', primary = false, danger = false, reserve = '', name = '' } = props;
+  const { label, primary = false, danger = false, reserve = '', name = '' } = props;
+  const [why, hint] = [line(props.why ?? '', 300), line(props.hint ?? '', 300)];
   const [told, setTold] = useState(false);
   const reason = useId();
   const disabled = why !== '';

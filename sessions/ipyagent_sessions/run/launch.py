@@ -141,10 +141,7 @@ def resume_task(
     try:
         system = appender.state.system_state
         _refuse_ended(session, system.task_id, system.status or "", system.ended_at or "")
-        if system.target.partition(":")[2] != workflow.target.partition(":")[2]:
-            raise UsageError(
-                f"session {session.id} runs {system.target}, not {workflow.target}", hint="name the right workflow"
-            )
+        _refuse_other(session, system.target, workflow)
     except BaseException:
         appender.close()
         raise
@@ -163,6 +160,11 @@ def _refuse_ended(session: Session, task_id: str | None, status: str, since: str
         raise ControlRefused(f"task {task_id} is {status} since {since}; ended tasks never change", hint=hint)
 
 
+def _refuse_other(session: Session, target: str, workflow: Workflow) -> None:
+    if target.partition(":")[2] != workflow.target.partition(":")[2]:
+        raise UsageError(f"session {session.id} runs {target}, not {workflow.target}", hint="name the right workflow")
+
+
 def rerun(
     session: Session, store: Store, workflow: Workflow, *, options: RunOptions | None = None, origin: Origin | None = None
 ) -> TaskHandle:
@@ -172,6 +174,7 @@ def rerun(
     system = state.system_state
     if system.task_id is None:
         raise ControlRefused(f"session {session.id} has no task to run again")
+    _refuse_other(session, system.target, workflow)
     body = msgspec.json.decode(session.event(system.queued_seq).payload, type=p.TaskQueued)
     arguments = session.blobs.read(body.args_blob) if body.args_blob else bytes(memoryview(body.args))
     again = store.create(title=f"{state.title or system.title} (rerun)", notebook=origin.notebook)

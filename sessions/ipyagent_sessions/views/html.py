@@ -41,7 +41,8 @@ def card(shown: Card, *, prefix: str = "%agent") -> str:
         f'<div style="height:4px;margin:2px 12px;border-radius:2px;background:{_LINE}"><div style="width:{done}%;height:4px;'
         f'border-radius:2px;background:var({colour})"></div></div>'
     )
-    facts = [f"<b>{escape(shown.state)}</b> {formats.duration(shown.elapsed_s)}", f"<b>{shown.done}{of}</b> {'activity' if shown.done == 1 and not of else 'activities'}"]
+    what = "activity" if shown.done == 1 and not of else "activities"
+    facts = [f"<b>{escape(shown.state)}</b> {formats.duration(shown.elapsed_s)}", f"<b>{shown.done}{of}</b> {what}"]
     if shown.failed:
         facts.append(f"{shown.failed} failed")
     if shown.recoveries:

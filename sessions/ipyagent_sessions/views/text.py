@@ -39,7 +39,7 @@ def card(shown: Card, *, prefix: str = "%agent") -> str:
         choice = f" --choice {'|'.join(ask.choices)}" if ask.choices else ""
         lines.append(
             f"    {prefix} approve {shown.session_id} --approval {ask.approval_id}{choice}   or   {prefix} deny {shown.session_id} "
-            f"--approval {ask.approval_id}   ({ask.if_ignored})"
+            f"--approval {ask.approval_id}   ({plain(ask.if_ignored, 80)})"
         )
     lines += [f"  alarm: {plain(text, 200)}" for text in shown.alarms[-3:]]
     return "\n".join(lines)
