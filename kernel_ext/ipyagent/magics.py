@@ -13,6 +13,8 @@ from ipyagent import origin
 from ipyagent_sessions.errors import IpyagentError, UsageError
 
 if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
     from ipyagent_sessions.commands.door import Door
 
 
@@ -36,9 +38,16 @@ class AgentMagics(Magics):
         from ipyagent_sessions.run.launch import Origin
         from ipyagent_sessions.store import Store
 
-        kernel = origin.kernel_id()
-        where = Origin(origin.notebook(self.shell), origin.cell_id(self.shell), this_process(kernel=kernel, by="notebook"))
-        return Door(Store(), origin.actor(), where, self.shell.user_ns, origin.is_headless(self.shell), "%agent", Path.cwd())
+        shell = self.here
+        holder = this_process(kernel=origin.kernel_id(), by="notebook")
+        where = Origin(origin.notebook(shell), origin.cell_id(shell), holder)
+        return Door(Store(), origin.actor(), where, shell.user_ns, origin.is_headless(shell), "%agent", Path.cwd())
+
+    @property
+    def here(self) -> InteractiveShell:
+        """The shell these magics are registered in."""
+        assert self.shell is not None
+        return self.shell
 
     def _perform(self, line: str) -> Any:
         from ipyagent.screen import CellScreen, Finished
@@ -47,15 +56,15 @@ class AgentMagics(Magics):
         from ipyagent_sessions.commands.start import Ended
 
         options = parser.parse("%agent", parser.split(line))
+        name = getattr(options, "out", None)
+        if name and not name.isidentifier():
+            raise UsageError(f"--out {name}: not the name of a variable")
         door = self.door()
         with self._foreground(options):
             result = perform(door, CellScreen(headless=door.headless), options)
         value = result.value if isinstance(result, Ended) else result
-        name = getattr(options, "out", None)
         if name:
-            if not name.isidentifier():
-                raise UsageError(f"--out {name}: not the name of a variable")
-            self.shell.user_ns[name] = value
+            self.here.user_ns[name] = value
         return Finished(value, result.task_id, result.session_id, taken=bool(name)) if isinstance(result, Ended) else result
 
     @contextlib.contextmanager

@@ -37,7 +37,7 @@ class CellScreen:
         if not self._headless and isinstance(shown.data, dict) and shown.data.get("task_id"):
             bundle[TASK_MIME] = {key: shown.data[key] for key in ("session_id", "task_id")}
         if self._handle is None:
-            self._handle = None if self._headless else DisplayHandle()
+            self._handle = None if self._headless else DisplayHandle()  # type: ignore[no-untyped-call]  # IPython has no types here
             if self._handle is None:
                 display(bundle, raw=True)  # type: ignore[no-untyped-call]  # IPython has no types here
             else:

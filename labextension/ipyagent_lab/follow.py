@@ -10,7 +10,7 @@ import threading
 from collections import OrderedDict
 from typing import Final
 
-from ipyagent_lab.reading import silent_since
+from ipyagent_lab.reading import EMPTY, silent_since
 from ipyagent_lab.shapes import Shown, TaskLine
 from ipyagent_sessions import state as states
 from ipyagent_sessions.events import seconds_of
@@ -100,7 +100,7 @@ class Followed:
 def shown(session: Session, state: State) -> Shown:
     """What is shown of `state`, the newest one of `session`."""
     status = state.system_state.status
-    now_is = "empty" if status is None else effective(status, held=status is not TaskState.RUNNING or session.held())
+    now_is = EMPTY if status is None else effective(status, held=status is not TaskState.RUNNING or session.held())
     live = session.live()
     holder = lease.read_holder(session.layout)
     running = now_is == TaskState.RUNNING
@@ -117,7 +117,7 @@ def shown(session: Session, state: State) -> Shown:
 def past(session_id: str, state: State) -> Card:
     """The card of a state that is over: as it was right after its last event, with nothing to be done about it."""
     status = state.system_state.status
-    then = card(session_id, state, None, "empty" if status is None else status.value, seconds_of(state.updated_at))
+    then = card(session_id, state, None, EMPTY if status is None else status.value, seconds_of(state.updated_at))
     then.actions = {name: "" if name == "log" else f"this is the past: event {state.seq}" for name in then.actions}
     return then
 

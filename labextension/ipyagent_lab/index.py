@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -15,13 +16,14 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from ipyagent_lab.reading import Entry
+from ipyagent_lab.reading import EMPTY, Entry
 from ipyagent_lab.shapes import SORTS, Counts, Page, Row
 from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.lifecycle import TaskState
 
 LIMIT: Final = 50_000
 NEEDS_YOU: Final = "needs_you"
+_STARTING: Final = 16
 
 _KEYS: Final[dict[str, Callable[[Row], Any]]] = {
     "updated": lambda row: row.updated_at,
@@ -52,6 +54,7 @@ class Index:
         self.left_out = 0
         self._limit = limit
         self._entries: dict[str, Entry] = {}
+        self._by_state: dict[str, set[str]] = {}
         self._children: dict[str, set[str]] = {}
         self._sorted: dict[str, tuple[int, list[str]]] = {}
         self._counts: tuple[int, Counts] | None = None
@@ -78,6 +81,9 @@ class Index:
             if oldest.stamp >= entry.stamp:
                 return False
             self.drop(oldest.row.session_id)
+        if known is not None:
+            self._by_state[known.logged].discard(session_id)
+        self._by_state.setdefault(entry.logged, set()).add(session_id)
         self._entries[session_id] = entry
         if entry.row.parent is not None:
             self._children.setdefault(entry.row.parent, set()).add(session_id)
@@ -100,6 +106,7 @@ class Index:
         gone = self._entries.pop(session_id, None)
         if gone is None:
             return False
+        self._by_state[gone.logged].discard(session_id)
         if gone.row.parent is not None:
             siblings = self._children.get(gone.row.parent, set())
             siblings.discard(session_id)
@@ -116,12 +123,18 @@ class Index:
 
     def running(self) -> list[str]:
         """The sessions whose log says that a task runs."""
-        return [i for i, e in self._entries.items() if e.logged == TaskState.RUNNING]
+        return sorted(self._by_state.get(TaskState.RUNNING.value, ()))
+
+    def starting(self) -> list[str]:
+        """The sessions without a task, or with one that has not begun; the few that changed last, newest first."""
+        made = self._by_state.get("", set()) | self._by_state.get(TaskState.QUEUED.value, set())
+        found = [(self._entries[i].stamp, i) for i in made if self._entries[i].row.state in (EMPTY, TaskState.QUEUED)]
+        return [i for _, i in heapq.nlargest(_STARTING, found)]
 
     def waiting(self) -> list[str]:
         """The sessions with an unfinished task that the log does not call running, or with a question to a person."""
         unfinished = (TaskState.QUEUED, TaskState.SUSPENDED, TaskState.INTERRUPTED)
-        return [i for i, e in self._entries.items() if e.logged in unfinished]
+        return sorted(i for state in unfinished for i in self._by_state.get(state.value, ()))
 
     def ids(self) -> Iterable[str]:
         return self._entries.keys()

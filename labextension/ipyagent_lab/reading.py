@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import time
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,7 @@ from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
 
 DAMAGED: Final = "damaged"
+EMPTY: Final = "empty"
 _ID: Final = re.compile(r"[a-z0-9]{4,32}")
 _CUT: Final = 300
 """Characters kept of a text in a row: what bounds the memory of the list."""
@@ -109,7 +111,7 @@ def _entry(session: Session, summary: live.Summary, stamp: int) -> Entry:
     # what the folder is called decides, whatever a file in it says
     row = Row(
         session.id,
-        summary.state or "empty",
+        summary.state or EMPTY,
         _cut(summary.title),
         summary.task_id,
         _cut(summary.target),
@@ -136,12 +138,19 @@ def _entry(session: Session, summary: live.Summary, stamp: int) -> Entry:
 
 
 def silent_since(layout: Layout) -> float | None:
-    """When the holder wrote its last heartbeat, if that is longer ago than two of them."""
-    age = lease.heartbeat_age(layout)
-    if age is None or age < 2 * lease.HEARTBEAT:
+    """When the holder was last heard of, if that is longer ago than two heartbeats.
+
+    Taking the lease counts, since the first heartbeat comes a moment later and `live.json` may be that of a former holder.
+    """
+    heard = [s for path in (layout.live, layout.holder) if (s := _changed_at(path)) is not None]
+    if not heard or time.time() - max(heard) < 2 * lease.HEARTBEAT:
         return None
+    return round(max(heard), 1)
+
+
+def _changed_at(path: Path) -> float | None:
     try:
-        return round(layout.live.stat().st_mtime, 1)
+        return path.stat().st_mtime
     except OSError:
         return None
 

@@ -204,8 +204,8 @@ class Service:
             self.watcher.reheat()
 
     def _hot(self) -> list[str]:
-        """The sessions to watch closely: what pages show, then what runs."""
-        return list(dict.fromkeys([*self.audience.subscribed(), *self.index.running()]))
+        """The sessions to watch closely: what pages show, then the few that are about to run, then what runs."""
+        return list(dict.fromkeys([*self.audience.subscribed(), *self.index.starting(), *self.index.running()]))
 
     def _swept(self, found: list[Seen]) -> None:
         """Take over what the sweeper saw."""

@@ -1,9 +1,9 @@
 """Which sessions have changed, cheaply with many of them.
 
-Two layers.  All sessions: one look at the time of each folder (every atomic replacement in it changes that), as often as it
-costs at most a fiftieth of a core, at least every two seconds.  The *hot* ones (watched by a page, or running) and the folder
-of all sessions: the operating system tells, through `watchfiles`.  Watching all would use up the user's inotify watches, which
-other programs need too.
+Two layers.  All sessions: one look at the time of each folder (every atomic replacement in it changes that), every two
+seconds, and less often where that would cost more than a fiftieth of a core or a quarter of the time (a slow network disk).
+The *hot* ones (watched by a page, running, or just made) and the folder of all sessions: the operating system tells, through
+`watchfiles`.  Watching all would use up the user's inotify watches, which other programs need too.
 
 Where watching does not work (it cannot be set up, or a look finds a change in a hot session that was not told), the hot ones
 are looked at five times a second instead.
@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
@@ -23,7 +24,8 @@ from ipyagent_lab.reading import is_id, stamp_of, stamps
 from ipyagent_sessions.clock import Clock
 
 LOOK_S: Final = 2.0
-_SHARE: Final = 50
+_CPU_SHARE: Final = 50
+_WALL_SHARE: Final = 4
 _POLL_S: Final = 0.2
 _DEBOUNCE_MS: Final = 100
 _STEP_MS: Final = 20
@@ -62,6 +64,7 @@ class Watcher:
         self._suspect: set[str] = set()
         self._again = asyncio.Event()
         self._hot_now: tuple[str, ...] = ()
+        self._cost = 0.0, 0.0
         self._watches = 0
         self._watches_then = -1
 
@@ -81,14 +84,14 @@ class Watcher:
 
     async def _look_at_all(self) -> None:
         while True:
-            began = self._clock.monotonic()
             await self.look_now()
-            await self._clock.sleep(max(LOOK_S, _SHARE * (self._clock.monotonic() - began)))
+            took, used = self._cost
+            await self._clock.sleep(max(LOOK_S, _WALL_SHARE * took, _CPU_SHARE * used))
 
     async def look_now(self) -> None:
         """Compare the times of all folders with those of the last look."""
         try:
-            found = await self._look(lambda: stamps(self._folder))
+            found = await self._look(self._stamps)
         except OSError as error:
             self._log.warning("ipyagent: the sessions in %s cannot be listed: %s", self._folder, error.strerror)
             return
@@ -97,6 +100,13 @@ class Watcher:
         self._doubt(changed)
         if changed:
             self._changed(changed)
+
+    def _stamps(self) -> dict[str, int]:
+        """In a thread; what it cost counts there, not how long the loop was busy with other things."""
+        wall, cpu = time.perf_counter(), time.thread_time()
+        found = stamps(self._folder)
+        self._cost = time.perf_counter() - wall, time.thread_time() - cpu
+        return found
 
     def _doubt(self, changed: set[str]) -> None:
         """A change of a hot session that is still untold at the second look says that watching does not work here."""

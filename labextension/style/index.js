@@ -1,3 +1,5 @@
 import './base.css';
+import './controls.css';
+import './ask.css';
 import './history.css';
 import './panel.css';

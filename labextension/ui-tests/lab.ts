@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 import type { Locator, Page } from '@playwright/test';
 
 const here = dirname(fileURLToPath(import.meta.url));
-const python = process.env['IPYAGENT_PYTHON'] ?? join(here, '..', '..', '.venv', 'bin', 'python');
+export const python = process.env['IPYAGENT_PYTHON'] ?? join(here, '..', '..', '.venv', 'bin', 'python');
 const TOKEN = 'ui-tests';
 
 export class Lab {
@@ -84,8 +84,9 @@ export class Lab {
   async visit(page: Page, path: string): Promise<void> {
     await page.context().addCookies([{ name: 'x', value: 'x', url: this.url }]);
     await page.goto(`${this.url}${path}${path.includes('?') ? '&' : '?'}token=${TOKEN}`);
-    await page.locator('#jupyterlab-splash').waitFor({ state: 'detached', timeout: 60_000 });
-    await page.waitForFunction(() => 'jupyterapp' in window);
+    await page.waitForFunction(() => 'jupyterapp' in window, undefined, { timeout: 60_000 });
+    await page.evaluate(() => (window as unknown as { jupyterapp: { restored: Promise<void> } }).jupyterapp.restored);
+    await page.locator('#jupyterlab-splash').waitFor({ state: 'detached' });
   }
 }
 

@@ -24,10 +24,11 @@ from ipyagent_sessions._version import __version__
 
 if TYPE_CHECKING:
     from ipyagent_sessions.errors import ActivityError, ActivityTimeout, IpyagentError, ResultLost, TaskNotCompleted
-    from ipyagent_sessions.run.context import Answer, Context
+    from ipyagent_sessions.run.context import Context
     from ipyagent_sessions.run.definitions import Activity, Done, Retry, Workflow, activity, workflow
     from ipyagent_sessions.run.execute import progress
     from ipyagent_sessions.run.launch import resume_task, run_workflow
+    from ipyagent_sessions.run.waiting import Answer
     from ipyagent_sessions.run.worker import TaskHandle
     from ipyagent_sessions.session import Session
     from ipyagent_sessions.store import Store
@@ -38,7 +39,7 @@ _PLACES = {
     "IpyagentError": "errors",
     "ResultLost": "errors",
     "TaskNotCompleted": "errors",
-    "Answer": "run.context",
+    "Answer": "run.waiting",
     "Context": "run.context",
     "Activity": "run.definitions",
     "Done": "run.definitions",

@@ -214,7 +214,13 @@ class Session:
         point = Parent(self.id, seq, ev.digest(event))
         child = Session(self.place, self.place.new_folder(notebook=self.header.notebook, parent=point))
         mine = self.summary()
-        body = p.SessionForked(self.id, seq, point.hash, ev.clean(direction)[0], ev.clean(title)[0] or f"{mine.title.removesuffix(' (fork)')} (fork)")
+        body = p.SessionForked(
+            self.id,
+            seq,
+            point.hash,
+            ev.clean(direction)[0],
+            ev.clean(title)[0] or f"{mine.title.removesuffix(' (fork)')} (fork)",
+        )
         first = self.place.write_first_event(child.id, "SessionForked", body, seq + 1, task_id=f"{child.id}.1")
         if seq == last and mine.state in ENDED:  # the only case in which the child's task is not a suspended one
             live.write_summary(child.layout, summarise(child.id, child.state()), self.place.disk)

@@ -88,7 +88,7 @@ class Notebook:
 
     def send(self, code: str, *, headless: bool = False) -> str:
         """Send a cell and return at once with the id of its request."""
-        return self.client.execute(code, allow_stdin=not headless)
+        return str(self.client.execute(code, allow_stdin=not headless))
 
     def receive(self, request: str) -> Ran:
         """Everything that the cell of `request` gives until the kernel is idle again."""

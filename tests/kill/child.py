@@ -84,7 +84,8 @@ class KillingDisk(FaultyDisk):
         super().__init__()
         self._tear = spec.at if spec.seam == TORN else 0
         if spec.seam and spec.seam not in PLACES:
-            self.do(spec.seam, lambda: os.kill(os.getpid(), spec.signal), at=spec.at)
+            # to this thread: a stop that any thread may take comes to this one some instructions later
+            self.do(spec.seam, lambda: signal.pthread_kill(threading.get_ident(), spec.signal), at=spec.at)
 
     def append(self, fd: int, data: bytes) -> None:
         self._tear -= 1

@@ -1,7 +1,7 @@
 """Which deaths there are, how many of each, and who dies which one next.
 
-A quota for every seam of `files.SEAMS`, for a death in the middle of a write, on either side of an irreversible effect, while an
-approval is open, and at any other moment.  Trials draw from one pool, at random but seeded, what fits the state they are in; a
+A quota for every seam of `files.SEAMS`, for a death in the middle of a write, on either side of an irreversible effect, while
+an approval is open, and at any other moment.  Trials draw from one pool, at random but seeded, what fits the state they are in; a
 death that a child did not live to see goes back into the pool.
 """
 
@@ -32,8 +32,8 @@ _PASSINGS: Final = {"journal": 16, "blob": 3, "seal": 4, "checkpoint": 6, "epoch
 
 
 class Death(Struct, frozen=True):
-    """One planned kill.  `row` is its line of the table; `at` counts the passings of a seam, at an irreversible effect those by
-    the activity `of`; `delay` is in seconds."""
+    """One planned kill.  `row` is its line of the table; `at` counts the passings of a seam, at an irreversible effect those
+    by the activity `of`; `delay` is in seconds."""
 
     row: str
     at: int = 1

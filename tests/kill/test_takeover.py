@@ -33,8 +33,13 @@ def asleep(bench: Bench, seam: str, at: int) -> Forked:
     child = bench.start(seam=seam, at=at, signal=int(signal.SIGSTOP))
     wait_until(lambda: psutil.Process(child.pid).status() == psutil.STATUS_STOPPED, timeout=WAIT_S, what="the holder stops")
     layout = bench.session().layout
-    wait_until(lambda: (lease.heartbeat_age(layout) or 0) > 2 * HEARTBEAT_S, timeout=WAIT_S, what="two heartbeats pass")
+    wait_until(lambda: _silent(lease.heartbeat_age(layout)), timeout=WAIT_S, what="two heartbeats pass")
     return child
+
+
+def _silent(age: float | None) -> bool:
+    """Whether a holder counts as stopped; one that stopped before its first heartbeat has none."""
+    return age is None or age > 2 * HEARTBEAT_S
 
 
 def wake(bench: Bench, child: Forked) -> int:

@@ -115,7 +115,7 @@ async def test_a_request_whose_asker_died_is_answered(real: Store, service: Serv
         session = real.session(child.expect("session"))
     inbox.put(session.layout, Control("c1", "cancel", "user:anna@cli", Stamper()(time.time()), f"{session.id}.1"), real.disk)
     await until(lambda: session.state().system_state.status == "cancelled", "it is cancelled")
-    assert not list(session.layout.inbox.iterdir())
+    await until(lambda: not list(session.layout.inbox.iterdir()), "its file is removed once that is durable")
 
 
 async def test_a_request_to_an_ended_session_is_answered_in_its_turn(store: Store) -> None:

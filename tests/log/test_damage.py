@@ -112,6 +112,23 @@ def test_a_flipped_byte_in_a_segment_is_reported_and_the_other_segments_are_read
     assert any(middle.path.name in str(d) for d in reader.damage)
 
 
+def test_a_flipped_byte_in_a_long_segment_costs_one_row_group(
+    session: Session, me: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, "GROUP", 10)
+    appender = session.append(me)
+    activities(appender, 20)
+    appender.close(rest=True)
+    for journal in session.layout.journals()[:-1]:
+        journal.path.unlink()
+    path = session.layout.segments()[0].path
+    flip_payloads(path)
+    seqs, reader = read(session)
+    assert seqs == list(range(11, 42))
+    assert reader.missing == [(1, 10)]
+    assert any("row group 0" in str(d) for d in reader.damage)
+
+
 def test_every_flipped_byte_in_a_segment_is_seen_or_harmless(session: Session, me: Holder) -> None:
     appender = session.append(me)
     activities(appender, 4)

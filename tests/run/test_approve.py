@@ -10,7 +10,8 @@ import pytest
 
 from ipyagent_sessions.errors import ControlRefused
 from ipyagent_sessions.run import control
-from ipyagent_sessions.run.context import Answer, Context
+from ipyagent_sessions.run.context import Context
+from ipyagent_sessions.run.waiting import Answer
 from ipyagent_sessions.run.definitions import Workflow, workflow
 from ipyagent_sessions.testing import FakeClock, wait_until
 from tests.run.harness import Engine, Gate, Witness, answer, bodies, of_type, running, until_asked, until_status

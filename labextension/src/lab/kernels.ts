@@ -2,6 +2,7 @@
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import type { KernelMessage } from '@jupyterlab/services';
 
+import { ApiError } from '../api-errors.js';
 import type { Kernels, Where } from '../desk.js';
 import { isFields } from '../guards.js';
 import type { ResumeDoor } from '../view/buttons.js';
@@ -37,8 +38,8 @@ export class NotebookKernels implements Kernels {
       stop_on_error: true
     });
     const said = errorOf(await future.done);
-    if (said !== '') {
-      throw new Error(said);
+    if (said !== null) {
+      throw said;
     }
   }
 
@@ -53,11 +54,13 @@ export class NotebookKernels implements Kernels {
   }
 }
 
-function errorOf(reply: KernelMessage.IExecuteReplyMsg): string {
+/** What the kernel answered, when it was not "ok". Our errors put two spaces before their hint. */
+function errorOf(reply: KernelMessage.IExecuteReplyMsg): ApiError | null {
   const content: unknown = reply.content;
   if (!isFields(content) || content['status'] === 'ok') {
-    return '';
+    return null;
   }
   const value = typeof content['evalue'] === 'string' ? content['evalue'] : '';
-  return value || 'the kernel could not continue it';
+  const [message = '', ...hint] = value.split('  ');
+  return new ApiError('refused', message || 'the kernel could not continue it', hint.join(' '));
 }

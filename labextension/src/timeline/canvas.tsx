@@ -73,8 +73,9 @@ export function TimelineCanvas(props: CanvasProps): JSX.Element {
       node.height = high;
     }
     context.setTransform(dense, 0, 0, dense, 0, 0);
+    const began = performance.now();
     paint(context, { width, height: where.height }, lanes, where, view, paletteOf(node), filter, now);
-    performance.mark('ipyagent:timeline-painted');
+    performance.measure('ipyagent:timeline-drawn', { start: began, end: performance.now() });
   }, [version, width, where, from, to, theme, axis]);
 
   const at = cursor === null ? null : (lanes.times[cursor] ?? null);

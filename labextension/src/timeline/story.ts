@@ -21,9 +21,9 @@ const TELLERS: Record<string, (body: Body) => string> = {
   TaskFailed: error,
   TaskCancelled: b => str(b['reason']),
   ActivityStarted: b =>
-    b['kind'] === 'sleep' ? `until ${str(b['until'])}` : b['effect'] === undefined || b['effect'] === 'none' ? '' : str(b['effect']),
+    b['kind'] === 'stage' ? `stage ${str(b['name'])}` : b['kind'] === 'sleep' ? `until ${str(b['until'])}` : b['effect'] === undefined || b['effect'] === 'none' ? '' : str(b['effect']),
   ActivityProgressed: b => `${str(b['done'] ?? 0)} of ${str(b['total']) || 'unknown'}${opt(' ', b['text'])}`,
-  ActivityCompleted: b => (b['result_lost'] ? `its result is lost: ${str(b['result_lost'])}` : b['late'] ? 'late' : ''),
+  ActivityCompleted: b => (b['kind'] === 'stage' ? `stage ${str(b['name'])}` : b['result_lost'] ? `its result is lost: ${str(b['result_lost'])}` : b['late'] ? 'late' : ''),
   ActivityFailed: b => `${error(b)}${b['still_running'] ? ', still running' : ''}`,
   ActivityRetried: b => `${error(b)}; again in ${duration(Number(b['wait_s'] ?? 0))}`,
   ActivityCompensated: b => (b['ok'] === false ? `undoing failed: ${str(b['error'])}` : 'undone'),

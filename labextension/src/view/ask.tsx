@@ -37,26 +37,24 @@ export function AskView({ ask, doing, act }: AskProps): JSX.Element {
   const length = ask.question.length + ask.details.length;
   return (
     <section class="ipa-ask" role="group" aria-label="needs your answer">
-      <div class="ipa-ask-main">
-        <p class="ipa-ask-line">
-          <span class="ipa-needs">needs you</span>
-          <span class="ipa-question">{cut ? asks.slice(0, LONG) : asks}</span>
-          {inline ? <code class="ipa-inline">{details}</code> : null}
-        </p>
-        {details.length === 0 || inline ? null : (
-          // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
-          <pre class="ipa-details" tabIndex={0} aria-label="details">
-            {cut ? details.slice(0, LONG) : details}
-          </pre>
-        )}
-        {cut ? (
-          <Press label={`Show all ${text.quantity(length)} characters`} name="show-all" onPress={() => setWhole(true)} />
-        ) : null}
-        <p class="ipa-ask-terms">
-          asked {text.age(ask.since_s)}
-          {ask.if_ignored ? ` · ${text.line(ask.if_ignored, 160)}` : ''}
-        </p>
-      </div>
+      <p class="ipa-ask-line">
+        <span class="ipa-needs">needs you</span>
+        <span class="ipa-question">{cut ? asks.slice(0, LONG) : asks}</span>
+        {inline ? <code class="ipa-inline">{details}</code> : null}
+      </p>
+      {details.length === 0 || inline ? null : (
+        // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
+        <pre class="ipa-details" tabIndex={0} aria-label="details">
+          {cut ? details.slice(0, LONG) : details}
+        </pre>
+      )}
+      {cut ? (
+        <Press label={`Show all ${text.quantity(length)} characters`} name="show-all" onPress={() => setWhole(true)} />
+      ) : null}
+      <p class="ipa-ask-terms">
+        asked {text.age(ask.since_s)}
+        {ask.if_ignored ? ` · ${text.line(ask.if_ignored, 160)}` : ''}
+      </p>
       <div class="ipa-ask-answers">
         {answersOf(ask.choices, ask.kind).map(each => (
           <Press

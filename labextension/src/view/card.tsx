@@ -1,6 +1,6 @@
 /** A task as a person sees it: a function of the server's picture and of what this person has opened. */
 import type { ComponentChildren, JSX } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 
 import type { Link } from '../live.js';
 import * as text from '../text.js';
@@ -45,6 +45,7 @@ export function CardView(props: CardProps): JSX.Element {
   const [log, setLog] = useState(props.openLog ?? false);
   const [timeline, setTimeline] = useState(props.openTimeline ?? false);
   const said = useSaid(shown);
+  const controls = useBackToCancel(sure);
   const title = text.line(card.title || card.target || 'untitled task', LONGEST_TITLE);
   const mayCancel = (card.actions['cancel'] ?? '') === '';
   const needsYou = card.asks.length > 0;
@@ -59,7 +60,7 @@ export function CardView(props: CardProps): JSX.Element {
         <span class="ipa-id" title="task · workflow">
           {text.line(card.task_id, 60)} · {text.line(card.target, 60)}
         </span>
-        <span class="ipa-buttons" role="group" aria-label="controls">
+        <span class="ipa-buttons" role="group" aria-label="controls" ref={controls}>
           {sure && mayCancel ? (
             <Sure
               onYes={() => {
@@ -149,9 +150,22 @@ function useHeld(card: Card): Card {
   return Date.now() - last.current.at < HOLD_MS ? { ...card, now: last.current.now } : card;
 }
 
+/** When the question whether one is sure goes away, the focus returns to where it came from. */
+function useBackToCancel(sure: boolean): { current: HTMLSpanElement | null } {
+  const group = useRef<HTMLSpanElement>(null);
+  const was = useRef(false);
+  useLayoutEffect(() => {
+    if (was.current && !sure) {
+      group.current?.querySelector<HTMLElement>('[data-ipa="cancel"]')?.focus();
+    }
+    was.current = sure;
+  }, [sure]);
+  return group;
+}
+
 function Sure({ onYes, onNo }: { onYes: () => void; onNo: () => void }): JSX.Element {
   const keep = useRef<HTMLSpanElement>(null);
-  useEffect(() => keep.current?.querySelector('button')?.focus(), []);
+  useLayoutEffect(() => keep.current?.querySelector('button')?.focus(), []);
   return (
     <span
       class="ipa-sure"

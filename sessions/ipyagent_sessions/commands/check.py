@@ -7,6 +7,7 @@ import platform
 import sys
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -45,7 +46,7 @@ def show_config(door: Door, file: str | None) -> Shown:
     """The settings in force, where they come from, and those that have no force here."""
     policy = policy_of(door, file)
     source = file or policy_file(door) or f"defaults; put a checkpoint block into {NAMES[0]}"
-    rows = [
+    rows: list[list[Any]] = [
         ["interval", formats.duration(policy.interval_s) if policy.interval_s else "never by time"],
         ["events", ", ".join(policy.events) or "none"],
         ["state paths", ", ".join(policy.paths) or "none"],

@@ -31,7 +31,7 @@ def follow(door: Door, handle: TaskHandle, screen: Screen) -> None:
     while not handle.done:
         try:
             handle.wait(0.05)
-            if not handle.done and handle.outcome is None and time.monotonic() - shown_at >= EVERY_S:
+            if handle.outcome is None and time.monotonic() - shown_at >= EVERY_S:
                 picture = _picture(door, handle, note=_NOTES[min(presses, 2)])
                 if picture.text != last:
                     screen.update(picture)

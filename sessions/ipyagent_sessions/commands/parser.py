@@ -42,7 +42,7 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError((message or "").strip())
 
 
-def build(prefix: str) -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+def build(prefix: str) -> tuple[_Parser, dict[str, _Parser]]:
     """The parser of a door, and the parsers of its commands by name."""
     root = _Parser(prog=prefix, add_help=False, allow_abbrev=False)
     made = root.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
@@ -71,7 +71,7 @@ def build(prefix: str) -> tuple[argparse.ArgumentParser, dict[str, argparse.Argu
     return root, commands
 
 
-def _running(commands: dict[str, argparse.ArgumentParser]) -> None:
+def _running(commands: dict[str, _Parser]) -> None:
     run = commands["run"]
     run.add_argument("target", metavar="TARGET", help="a workflow of this notebook, or module:name")
     for parser in (run, commands["rerun"], commands["resume"]):
@@ -99,7 +99,7 @@ def _running(commands: dict[str, argparse.ArgumentParser]) -> None:
     commands["fork"].add_argument("--title", default="")
 
 
-def _asking(commands: dict[str, argparse.ArgumentParser]) -> None:
+def _asking(commands: dict[str, _Parser]) -> None:
     commands["cancel"].add_argument("--reason", default="")
     for name in ("approve", "deny"):
         commands[name].add_argument("--approval", metavar="ID", help="which request, when several wait")
@@ -111,7 +111,7 @@ def _asking(commands: dict[str, argparse.ArgumentParser]) -> None:
     commands["rename"].add_argument("title", metavar="TITLE")
 
 
-def _looking(commands: dict[str, argparse.ArgumentParser]) -> None:
+def _looking(commands: dict[str, _Parser]) -> None:
     commands["ls"].add_argument("--all", action="store_true", help="of every notebook, and more than 20")
     commands["log"].add_argument("--last", type=int, default=50, metavar="N", help="the newest N events; default: 50")
     commands["log"].add_argument("--type", default=None, metavar="TYPE", help="events of this type only")

@@ -11,6 +11,7 @@ from ipyagent_sessions.commands import look, targets
 from ipyagent_sessions.commands.check import policy_of
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.commands.follow import Screen, follow
+from ipyagent_sessions.events import payload_of
 from ipyagent_sessions.errors import NotFound, TaskNotCompleted, UsageError
 from ipyagent_sessions.lifecycle import ENDED, TaskState
 from ipyagent_sessions.run.launch import launch, rerun, resume_task
@@ -145,7 +146,7 @@ def effects_after(session: Session, seq: int) -> list[str]:
     out = []
     for event in session.events(after=seq):
         if event.event_type == "FileWritten":
-            out.append(f"file {look.payload_of(event).get('path')}")
+            out.append(f"file {payload_of(event).get('path')}")
         elif event.event_type == "ActivityCompleted" and effects.get(event.activity_id or "", "none") != "none":
             out.append(f"{effects[event.activity_id or '']} activity {event.activity_id}")
     return out

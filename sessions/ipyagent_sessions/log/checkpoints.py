@@ -197,7 +197,7 @@ def prune(layout: Layout) -> list[int]:
             if snapshot.base is not None:
                 bases.add(snapshot.base)
     gone = [seq for seq in sequence(layout) if seq not in keep | bases]
-    for seq in gone:
+    for seq in reversed(gone):  # a crash in between leaves no snapshot whose base, which is older, has gone
         path_of(layout, seq).unlink(missing_ok=True)
     return gone
 

@@ -7,13 +7,17 @@ synced, gone without harm.  `summary.json` is replaced at each change of a task'
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from ipyagent_sessions.log.files import Disk
 from ipyagent_sessions.log.layout import Layout
+
+
+_Kind = TypeVar("_Kind")
 
 
 class Live(Struct, omit_defaults=True):
@@ -88,7 +92,7 @@ def read_summary(layout: Layout) -> Summary | None:
     return _read(layout.summary, Summary)
 
 
-def _read(path: Any, kind: type[Any]) -> Any:
+def _read(path: Path, kind: type[_Kind]) -> _Kind | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (FileNotFoundError, msgspec.DecodeError):

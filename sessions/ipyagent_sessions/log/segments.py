@@ -61,31 +61,30 @@ def schema() -> pa.Schema:
     import pyarrow as pa
 
     text, stamp = pa.string(), pa.timestamp("ms", tz="UTC")
-    return pa.schema(
-        [
-            pa.field("session_id", text, nullable=False),
-            pa.field("seq", pa.int64(), nullable=False),
-            pa.field("event_type", text, nullable=False),
-            pa.field("timestamp", stamp, nullable=False),
-            pa.field("recorded_at", stamp, nullable=False),
-            pa.field("task_id", text),
-            pa.field("activity_id", text),
-            pa.field("attempt", pa.int32()),
-            pa.field("actor", text, nullable=False),
-            pa.field("payload", text, nullable=False),
-            pa.field("parent_event", pa.int64()),
-            pa.field("schema_version", pa.int16(), nullable=False),
-            pa.field("ignorable", pa.bool_(), nullable=False),
-            pa.field("agent_version", text),
-            pa.field("execution_time_ms", pa.float64()),
-            pa.field("cpu_s", pa.float64()),
-            pa.field("rss_bytes", pa.int64()),
-            pa.field("input_tokens", pa.int64()),
-            pa.field("output_tokens", pa.int64()),
-            pa.field("cost_usd", pa.float64()),
-            pa.field("checksum", pa.uint32(), nullable=False),
-        ]
-    )
+    fields: list[pa.Field[Any]] = [
+        pa.field("session_id", text, nullable=False),
+        pa.field("seq", pa.int64(), nullable=False),
+        pa.field("event_type", text, nullable=False),
+        pa.field("timestamp", stamp, nullable=False),
+        pa.field("recorded_at", stamp, nullable=False),
+        pa.field("task_id", text),
+        pa.field("activity_id", text),
+        pa.field("attempt", pa.int32()),
+        pa.field("actor", text, nullable=False),
+        pa.field("payload", text, nullable=False),
+        pa.field("parent_event", pa.int64()),
+        pa.field("schema_version", pa.int16(), nullable=False),
+        pa.field("ignorable", pa.bool_(), nullable=False),
+        pa.field("agent_version", text),
+        pa.field("execution_time_ms", pa.float64()),
+        pa.field("cpu_s", pa.float64()),
+        pa.field("rss_bytes", pa.int64()),
+        pa.field("input_tokens", pa.int64()),
+        pa.field("output_tokens", pa.int64()),
+        pa.field("cost_usd", pa.float64()),
+        pa.field("checksum", pa.uint32(), nullable=False),
+    ]
+    return pa.schema(fields)
 
 
 def table_of(events: Iterable[Event], session_id: str) -> pa.Table:
@@ -194,7 +193,7 @@ def _publish(layout: Layout, table: pa.Table, first: int, last: int, epoch: int,
             compression="zstd",
             row_group_size=GROUP,
             write_page_checksum=True,
-            use_dictionary=["session_id", "event_type", "task_id", "actor", "agent_version"],
+            use_dictionary=["session_id", "event_type", "task_id", "actor", "agent_version"],  # type: ignore[arg-type]  # a wrong stub
             column_encoding={
                 "seq": "DELTA_BINARY_PACKED",
                 "timestamp": "DELTA_BINARY_PACKED",
@@ -214,7 +213,7 @@ def _publish(layout: Layout, table: pa.Table, first: int, last: int, epoch: int,
 def opened_after(segment: SegmentFile, seq: int) -> set[str]:
     """The activities that were open right after event `seq` of a segment.  Raises DamageError, FileNotFoundError."""
     with _file(segment.path) as file:
-        groups = _groups(file, seq - 1, seq)
+        groups = _groups(file, segment.path, seq - 1, seq)
         opened = set(_opened(file)[groups[0]])
         table = file.read_row_groups(groups, ["seq", "event_type", "activity_id"])
     for number, event_type, activity_id in _boundaries(table):
@@ -248,17 +247,71 @@ def _opened(file: pq.ParquetFile) -> list[list[str]]:
     return json.loads((file.metadata.metadata or {})[b"ipyagent.open"])  # type: ignore[no-any-return]  # as _publish wrote it
 
 
-def _groups(file: pq.ParquetFile, after: int, until: int) -> list[int]:
-    """The row groups that hold events with `after` < seq <= `until`, by their statistics; one without any is taken along."""
-    column = file.schema_arrow.get_field_index("seq")
-    found = [file.metadata.row_group(i).column(column).statistics for i in range(file.num_row_groups)]
-    return [i for i, seqs in enumerate(found) if seqs is None or (seqs.max > after and seqs.min <= until)]
+def _groups(file: pq.ParquetFile, path: Path, after: int, until: int) -> list[int]:
+    """The row groups that hold events with `after` < seq <= `until`.
+
+    Counted from the file's name, since its events are contiguous.  Column statistics are not asked: pyarrow ends the process
+    when a footer is damaged there.
+    """
+    first, found = int(path.name.partition("-")[0]), list[int]()
+    rows = _row_counts(file)
+    if sum(rows) != _count(path):
+        return list(range(len(rows)))
+    for i, count in enumerate(rows):
+        following = first + count
+        if after < following - 1 and first <= until:
+            found.append(i)
+        first = following
+    return found
+
+
+def _row_counts(file: pq.ParquetFile) -> list[int]:
+    return [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+
+
+def _count(path: Path) -> int:
+    """How many events a segment must hold, by its name."""
+    first, last = path.name.split("-")[:2]
+    return int(last) - int(first) + 1
 
 
 def _table(path: Path, after: int = 0, until: int = LAST) -> pa.Table:
     """The row groups of a segment that hold events with `after` < seq <= `until`.  Raises DamageError, FileNotFoundError."""
     with _file(path) as file:
-        return file.read_row_groups(_groups(file, after, until)).select(schema().names).cast(schema())
+        return _take(file, _groups(file, path, after, until))
+
+
+def _take(file: pq.ParquetFile, groups: list[int]) -> pa.Table:
+    return file.read_row_groups(groups).select(schema().names).cast(schema())
+
+
+def _readable(path: Path, after: int, until: int, damage: list[Damage | str]) -> Iterator[pa.Table]:
+    """The same in as few tables as can be: one, or one for each row group that can be read, the others added to `damage`."""
+    try:
+        with _file(path) as file:
+            groups = _groups(file, path, after, until)
+            rows, wanted = sum(_row_counts(file)), _count(path)
+    except DamageError as error:
+        damage.append(error.message)
+        return
+    if rows != wanted:
+        damage.append(f"{path.name}: it holds {rows} events instead of {wanted}")
+    try:
+        with _file(path) as file:
+            table = _take(file, groups)
+    except DamageError as error:
+        damage.append(error.message)
+    else:
+        yield table
+        return
+    for group in groups if len(groups) > 1 else ():
+        try:
+            with _file(path) as file:
+                table = _take(file, [group])
+        except DamageError as error:
+            damage.append(f"{error.message} (row group {group})")
+        else:
+            yield table
 
 
 def _damaged(path: Path, error: Exception) -> DamageError:
@@ -272,11 +325,11 @@ def read(path: Path, *, after: int = 0, until: int | None = None, damage: list[D
     What cannot be read or does not verify is skipped and added to `damage`.  Raises FileNotFoundError.
     """
     until = LAST if until is None else until
-    try:
-        table = _table(path, after, until)
-    except DamageError as error:
-        damage.append(error.message)
-        return
+    for table in _readable(path, after, until, damage):
+        yield from _verified(table, path, after, until, damage)
+
+
+def _verified(table: pa.Table, path: Path, after: int, until: int, damage: list[Damage | str]) -> Iterator[Event]:
     seqs = table["seq"]
     start = bisect_right(seqs, after, key=_plain)
     stop = bisect_right(seqs, until, key=_plain)
@@ -292,11 +345,13 @@ def read(path: Path, *, after: int = 0, until: int | None = None, damage: list[D
         damage.append(f"{path.name}: {len(bad)} of the events {bad[0]} to {bad[-1]} do not match their checksums")
 
 
-def _plain(value: pa.Scalar) -> Any:
+def _plain(value: pa.Scalar[Any]) -> Any:
     return value.as_py()
 
 
 def _rows(table: pa.Table) -> Iterator[Event]:
+    import pyarrow as pa
+
     stamp = Stamper()
     size = table.num_rows
 
@@ -305,7 +360,7 @@ def _rows(table: pa.Table) -> Iterator[Event]:
         return [None] * size if column.null_count == size else column.to_pylist()
 
     def times(name: str) -> list[str]:
-        return [stamp(ms / 1000) for ms in table[name].cast("int64").to_pylist()]
+        return [stamp(ms / 1000) for ms in table[name].cast(pa.int64()).to_pylist() if ms is not None]
 
     stamps, payloads = times("timestamp"), values("payload")
     recorded = stamps if table["recorded_at"].equals(table["timestamp"]) else times("recorded_at")

@@ -71,7 +71,7 @@ async def gather(run: TaskRun, awaitables: Sequence[Awaitable[Any]], limit: int 
                 values[i] = await awaitable
             except asyncio.CancelledError:
                 raise
-            except BaseException as error:  # TaskStop too: it is raised once all are at rest
+            except BaseException as error:  # noqa: BLE001  # TaskStop too: it is raised once all are at rest
                 errors[i] = error
 
     workers = [run.spawn(work()) for _ in range(min(limit or LIMIT, len(awaitables)))]

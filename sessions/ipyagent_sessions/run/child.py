@@ -28,10 +28,10 @@ def main() -> None:
         if inspect.isawaitable(value):
             value = asyncio.run(_await(value))
         answer = cloudpickle.dumps((True, value))
-    except BaseException as error:  # the parent raises it
+    except BaseException as error:  # noqa: BLE001  # the parent raises it
         try:
             answer = cloudpickle.dumps((False, error))
-        except Exception:  # an exception that holds, say, a lock
+        except Exception:  # noqa: BLE001  # an exception that holds, say, a lock
             answer = cloudpickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}")))
     answer_to.write(struct.pack(">Q", len(answer)) + answer)
     answer_to.flush()

@@ -109,7 +109,7 @@ async def _compensate(run: TaskRun) -> tuple[list[str], list[str]]:
             ran = await run.threads.submit(undo)
             if inspect.isawaitable(ran.value):
                 await ran.value
-        except Exception as error:  # whatever it raises, the others still have their turn
+        except Exception as error:  # noqa: BLE001  # whatever it raises, the others still have their turn
             broken.append(activity_id)
             run.emit(
                 "ActivityCompensated",

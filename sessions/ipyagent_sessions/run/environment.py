@@ -72,7 +72,9 @@ def file_differences(files: dict[str, dict[str, Any]]) -> list[str]:
             with open(path, "rb") as file:
                 now = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
         except OSError as error:
-            out.append(f"{path} is missing" if isinstance(error, FileNotFoundError) else f"{path} cannot be read: {error.strerror}")
+            out.append(
+                f"{path} is missing" if isinstance(error, FileNotFoundError) else f"{path} cannot be read: {error.strerror}"
+            )
             continue
         checksum = str(known.get("checksum") or "")
         if checksum.startswith("sha256:") and checksum != now:

@@ -206,8 +206,9 @@ async def _invoke(run: TaskRun, plan: Plan) -> Ran:
             return await _in_thread(run, plan)
         if plan.timeout_s is None:
             return Ran(await work, None)
+        bound = asyncio.timeout(plan.timeout_s)
         try:
-            async with asyncio.timeout(plan.timeout_s) as bound:
+            async with bound:
                 return Ran(await work, None)
         except TimeoutError:
             if not bound.expired():

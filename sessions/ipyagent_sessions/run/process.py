@@ -44,7 +44,8 @@ async def call(name: str, function: Callable[..., Any], args: tuple[Any, ...], k
         start_new_session=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
     )
-    assert child.stdin is not None and child.stdout is not None
+    assert child.stdin is not None
+    assert child.stdout is not None
     try:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             child.stdin.write(struct.pack(">Q", len(body)) + body)

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 
 class Ran(NamedTuple):
-    """The value of a call and the CPU seconds its thread used for it."""
+    """The value of a call and the CPU seconds its thread used for it, None where no thread was its own."""
 
     value: Any
-    cpu_s: float
+    cpu_s: float | None
 
 
 class Threads:
@@ -47,12 +47,14 @@ class Threads:
 
         def job() -> None:
             start = time.thread_time()
+            value: Ran | None = None
+            error: BaseException | None = None
             try:
-                value, error = Ran(context.run(function), time.thread_time() - start), None
-            except StopIteration as stop:
-                value, error = None, RuntimeError(f"activity raised StopIteration: {stop.value!r}")
-            except BaseException as raised:  # whatever it is, it belongs to the caller
-                value, error = None, raised
+                value = Ran(context.run(function), time.thread_time() - start)
+            except StopIteration as stop:  # a future cannot carry it
+                error = RuntimeError(f"activity raised StopIteration: {stop.value!r}")
+            except BaseException as raised:  # noqa: BLE001  # whatever it is, it belongs to the caller
+                error = raised
             if not loop.is_closed():
                 loop.call_soon_threadsafe(finish, value, error)
 

@@ -88,7 +88,7 @@ class TaskHandle:
     def _main(self, workflow: Workflow, resume: Resume | None) -> None:
         try:
             self.outcome = asyncio.run(self._drive(workflow, resume))
-        except BaseException as error:  # kept for result(): this thread has nobody else to tell
+        except BaseException as error:  # noqa: BLE001  # kept for result(): this thread has nobody else to tell
             self.trouble = error
         finally:
             try:
