@@ -9,17 +9,21 @@ PIP    := $(PY) -m pip -qq --disable-pip-version-check
 WHEEL   = $$(echo build/dist/ipyagent-*.whl)
 
 # Folders too: their time changes when a file is removed.
-SOURCES := $(shell find kernel_ext labextension sessions \( -name __pycache__ -o -name node_modules -o -name lib -o -name .yarn \) \
+SOURCES := $(shell find kernel_ext labextension sessions \( -name __pycache__ -o -name node_modules -o -name lib -o -name .yarn \
+             -o -name ui-tests \) \
              -prune -o -print) pyproject.toml README.md LICENSE
-FRONT   := $(wildcard labextension/package.json labextension/yarn.lock labextension/tsconfig.json) \
-           $(shell find labextension/src labextension/style -type f 2>/dev/null)
+FRONT   := $(addprefix labextension/,package.json yarn.lock tsconfig.json) \
+           $(shell find labextension/src labextension/style labextension/schema)
+
+# The front end's tools, as yarn.lock has them; its output is shown when it fails.
+JLPM    := cd labextension && { said=$$(jlpm install --immutable 2>&1) || { echo "$$said" >&2; exit 1; }; }
 
 # `ipyagent` and `jupyter` in a notebook's shell lines are those of this environment.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo lab test check bench clean
+.PHONY: help demo lab test ui check bench clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -30,18 +34,21 @@ demo: $(DONE)/wheel $(DONE)/run  ## run demo.ipynb headless to its end and say w
 lab: $(DONE)/wheel $(DONE)/run  ## open demo.ipynb in JupyterLab (LAB_ARGS="--no-browser --port 8899")
 	$(PY) -m jupyterlab $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB_ARGS) demo.ipynb
 
-# -P keeps this folder off sys.path.
+# -P keeps this folder off sys.path. The front end's own tests come first and take seconds; ARGS are for pytest alone.
 test: $(DONE)/wheel $(DONE)/test  ## run the tests against the installed wheel (ARGS="-k lease -x")
+	$(if $(ARGS),,@if command -v node >/dev/null; then $(JLPM) && jlpm run test; \
+	  else echo "no Node.js: the tests of the front end are left out" >&2; fi)
 	@IPYAGENT_TEST_INSTALLED=1 $(PY) -P -m pytest $(ARGS)
+
+ui: $(DONE)/wheel $(DONE)/test  ## run the tests in a real browser, with real kernels (needs chromium; ARGS="panel")
+	@$(JLPM) && IPYAGENT_PYTHON=$(CURDIR)/$(PY) jlpm run test:ui $(ARGS)
 
 check: $(DONE)/wheel $(DONE)/dev  ## lint, types, import rules
 	$(PY) -m ruff check
 	$(PY) -m mypy
 	$(PY) -m pyright --pythonpath $(PY)
 	PYTHONPATH=kernel_ext:labextension:sessions $(VENV)/bin/lint-imports --no-cache
-	@if [ -f labextension/package.json ]; then \
-	  cd labextension && jlpm install --immutable && jlpm run check; \
-	fi
+	@$(JLPM) && jlpm run check
 
 bench: $(DONE)/wheel $(DONE)/test  ## measure; every number in the docs names its line of this output
 	$(PY) benchmarks/run.py $(ARGS)

@@ -4,8 +4,8 @@
     python benchmarks/run.py --only forks sizes  some of it
     python benchmarks/run.py --peers [PYTHON]    also LangGraph and DBOS, in the environment of PYTHON
 
-Every ratio is measured within this run, its two sides interleaved; every value is the median of five samples; imports are not
-counted.  This is no test: the exit code is 0 unless something could not run.
+Every ratio is measured within this run, its two sides interleaved; values are medians of five, but bytes a step; imports are
+not counted.  This is no test: the exit code is 0 unless something could not run.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Final
 
 from ipyagent_lab.reading import EMPTY, silent_since
 from ipyagent_lab.shapes import Shown, TaskLine
-from ipyagent_sessions import state as states
+from ipyagent_sessions import folding
 from ipyagent_sessions.events import seconds_of
 from ipyagent_sessions.lifecycle import TaskState, effective
 from ipyagent_sessions.log import lease
@@ -59,7 +59,7 @@ class Followed:
                 for event in self.session.events(after=state.seq):
                     if event.seq != state.seq + 1:
                         return self._anew(newest)
-                    states.apply(state, event)
+                    folding.apply(state, event)
                 self._journal, self._offset = newest, 0
                 return state
             return state if self._read_on(newest, state) else self._anew(newest)
@@ -92,7 +92,7 @@ class Followed:
             if event.seq > state.seq + 1:
                 return False
             if event.seq == state.seq + 1:
-                states.apply(state, event)
+                folding.apply(state, event)
             self._offset = offset
         return True
 

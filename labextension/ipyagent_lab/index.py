@@ -71,8 +71,7 @@ class Index:
     # Changes
 
     def put(self, entry: Entry) -> bool:
-        """Take an entry; whether its row is new or differs.  When the index is full the entry that changed longest ago
-        goes."""
+        """Take an entry; whether its row is new or differs.  In a full index the one that changed longest ago goes."""
         session_id = entry.row.session_id
         known = self._entries.get(session_id)
         if known is None and len(self._entries) >= self._limit:

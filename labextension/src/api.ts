@@ -9,12 +9,13 @@ import {
   asEventPage,
   asOutcome,
   asPage,
-  asShown,
+  asKnown,
   asStates,
   asStatus,
-  isFields
+  isFields,
+  type Known
 } from './guards.js';
-import type { Card, ControlBody, EventPage, ForkBody, Outcome, Page, Shown, Status } from './wire.js';
+import type { Card, ControlBody, EventPage, ForkBody, Outcome, Page, Row, Status } from './wire.js';
 
 /** The version of the contract that this page was written for. */
 export const API = 1;
@@ -25,6 +26,7 @@ export interface ListQuery {
   limit?: number;
   cursor?: string;
   sort?: string;
+  q?: string;
 }
 
 export class Api {
@@ -38,18 +40,15 @@ export class Api {
     return this.get('sessions', { ...query }, asPage);
   }
 
+  /** A session as the list has it, null when it is not in the list. */
+  async row(sessionId: string): Promise<Row | null> {
+    const { rows } = await this.sessions({ q: sessionId, limit: 5 });
+    return rows.find(row => row.session_id === sessionId) ?? null;
+  }
+
   /** What is known of a session besides its picture. */
-  detail(sessionId: string): Promise<{ shown: Shown; notebook: string | null; children: string[] }> {
-    return this.get(session(sessionId), {}, body => {
-      const [fields, header] = isFields(body) ? [body, body['header']] : [{} as Record<string, unknown>, null];
-      const notebook = isFields(header) ? header['notebook'] : null;
-      const children = fields['children'];
-      return {
-        shown: asShown(fields['shown']),
-        notebook: typeof notebook === 'string' ? notebook : null,
-        children: Array.isArray(children) ? children.filter(id => typeof id === 'string') : []
-      };
-    });
+  detail(sessionId: string): Promise<Known> {
+    return this.get(session(sessionId), {}, asKnown);
   }
 
   events(sessionId: string, after: number, limit: number, maxPayload: number): Promise<EventPage> {

@@ -30,7 +30,9 @@ export class Desk {
   constructor(
     readonly api: Api,
     readonly feed: LiveFeed,
-    readonly kernels: Kernels
+    readonly kernels: Kernels,
+    /** Open a session in the main area. */
+    readonly open: (sessionId: string) => void
   ) {}
 
   /** The keys of what was asked of a session and is not answered. */

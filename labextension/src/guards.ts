@@ -112,6 +112,27 @@ export const asShown: (value: unknown) => Shown = value => {
   return reader<Shown>('shown', SHOWN)(value);
 };
 
+/** What is known of a session besides its picture. `forkedAt` is the seq of its parent at which it begins. */
+export interface Known {
+  shown: Shown;
+  notebook: string | null;
+  children: string[];
+  forkedAt: number | null;
+}
+
+export const asKnown: (value: unknown) => Known = value => {
+  const fields = isFields(value) ? value : {};
+  const header = isFields(fields['header']) ? fields['header'] : {};
+  const parent = isFields(header['parent']) ? header['parent'] : {};
+  const [notebook, children, seq] = [header['notebook'], fields['children'], parent['seq']];
+  return {
+    shown: asShown(fields['shown']),
+    notebook: isText(notebook) ? notebook : null,
+    children: Array.isArray(children) ? children.filter(isText) : [],
+    forkedAt: isNumber(seq) ? seq : null
+  };
+};
+
 const ROW: Shape = {
   session_id: isText,
   state: isText,

@@ -36,7 +36,7 @@ const desk: JupyterFrontEndPlugin<Desk> = {
           (error: unknown) => !(error instanceof Error && 'trouble' in error && error.trouble === 'missing')
         )
     });
-    return new Desk(api, feed, new NotebookKernels(notebooks));
+    return new Desk(api, feed, new NotebookKernels(notebooks), id => void app.commands.execute('ipyagent:open', { session_id: id }));
   }
 };
 
@@ -140,6 +140,20 @@ function currentOf(labShell: ILabShell | null, tabs: WidgetTracker<SessionTab>):
   return current instanceof SessionTab ? current.sessionId : null;
 }
 
+/** The plugin, with what its start costs written into the page's performance timeline as `ipyagent:activate`. */
+function measured<T>(plugin: JupyterFrontEndPlugin<T>): JupyterFrontEndPlugin<T> {
+  const { activate } = plugin;
+  return {
+    ...plugin,
+    activate: (...given: Parameters<typeof activate>) => {
+      const start = performance.now();
+      const made = activate(...given);
+      performance.measure('ipyagent:activate', { start, end: performance.now() });
+      return made;
+    }
+  };
+}
+
 /** Open a notebook by the path of its kernel's file system: its longest end that this server has. */
 async function openRecorded(app: JupyterFrontEnd, recorded: string): Promise<void> {
   const parts = recorded.replace(/\\/g, '/').split('/').filter(Boolean);
@@ -156,4 +170,4 @@ async function openRecorded(app: JupyterFrontEnd, recorded: string): Promise<voi
   }
 }
 
-export default [desk, outputs, panel];
+export default [measured(desk), measured(outputs), measured(panel)];

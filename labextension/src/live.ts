@@ -6,7 +6,8 @@
  * a second a session.
  */
 import { Coalescer, delay, type Delay } from './coalesce.js';
-import { asCounts, asProblem, asRow, asShown, isFields } from './guards.js';
+import { asProblem, asShown, isFields } from './guards.js';
+import { asList, merged } from './lists.js';
 import type { ListMessage, Problem, Shown, Wanted } from './wire.js';
 
 /** What is used of a WebSocket. */
@@ -278,27 +279,4 @@ export class LiveFeed {
     const now = Date.now();
     this.watchers.get(sessionId)?.forEach(watcher => watcher.shown(shown, now));
   }
-}
-
-function asList(message: Record<string, unknown>): ListMessage {
-  const { changed, removed, revision, filling } = message;
-  return {
-    type: 'list',
-    changed: Array.isArray(changed) ? changed.map(asRow) : [],
-    removed: Array.isArray(removed) ? removed.filter(id => typeof id === 'string') : [],
-    counts: asCounts(message['counts']),
-    revision: Number(revision),
-    filling: filling === true
-  };
-}
-
-/** Two list messages as one: the later row of a session counts, and what is removed later is not changed. */
-export function merged(old: ListMessage, fresh: ListMessage): ListMessage {
-  const gone = new Set(fresh.removed);
-  const rows = new Map(old.changed.filter(row => !gone.has(row.session_id)).map(row => [row.session_id, row]));
-  for (const row of fresh.changed) {
-    rows.set(row.session_id, row);
-  }
-  const removed = new Set([...old.removed.filter(id => !rows.has(id)), ...fresh.removed]);
-  return { ...fresh, changed: [...rows.values()], removed: [...removed] };
 }

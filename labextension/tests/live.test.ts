@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { Coalescer } from '../src/coalesce.js';
-import { LiveFeed, merged, type Link, type Socket } from '../src/live.js';
+import { merged } from '../src/lists.js';
+import { LiveFeed, type Link, type Socket } from '../src/live.js';
 import type { ListMessage, Shown } from '../src/wire.js';
 import { aRow, aShown } from './fixtures.js';
 

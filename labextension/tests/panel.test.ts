@@ -46,10 +46,12 @@ test('ten thousand rows are grouped, sorted and searched in under 100 ms', () =>
   const rows = Array.from({ length: 10_000 }, (_, at) =>
     aRow({ session_id: `s${at}`, title: `Session ${at}`, state: at % 3 ? 'completed' : 'running', updated_at: String(at) })
   );
-  const before = performance.now();
-  const items = itemsOf(rows, { ...ALL, words: 'session 99' });
-  assert.ok(performance.now() - before < 100);
-  assert.ok(items.length > 100);
+  const times = [1, 2, 3].map(() => {
+    const before = performance.now();
+    assert.ok(itemsOf(rows, { ...ALL, words: 'session 99' }).length > 100);
+    return performance.now() - before;
+  });
+  assert.ok(Math.min(...times) < 100, `${times.join(' ')} ms`);
 });
 
 test('a row says what counts and nothing twice', () => {

@@ -120,6 +120,50 @@ test('kill -9 of the kernel: the card says lost, and by itself', async ({ page }
   await shot(card(page), 'card-resume-refused');
 });
 
+test('a pause waits for what is open and says so; pressed again it stops that', async ({ page }) => {
+  await lab.open(page, 'drain.ipynb', [SETUP, free('audit --n 3 --pause 60 --title "Slow to stop"')]);
+  await runAll(page);
+  await expect(card(page).locator('.ipa-fact-now')).toContainText('look:m0');
+  await button(card(page), 'pause').dblclick(); // the second click must not be the second pause
+  await expect(card(page).locator('.ipa-fact-state')).toContainText('pausing');
+  await expect(card(page).locator('.ipa-headline')).toContainText('waiting for 1 open activit');
+  await page.waitForTimeout(1000);
+  await shot(card(page), 'card-draining');
+  await state(page, 'running');
+  await button(card(page), 'stop').click();
+  await state(page, 'interrupted');
+});
+
+test('the magic itself puts the card into the cell, and its updates leave it standing', async ({ page }) => {
+  await lab.open(page, 'magic.ipynb', [SETUP, '%agent run audit --n 60 --title "From the magic"']);
+  await runAll(page);
+  await state(page, 'running');
+  await card(page).evaluate(node => node.setAttribute('data-same', 'yes'));
+  await button(card(page), 'timeline').click();
+  await page.waitForTimeout(3000);
+  await expect(card(page)).toHaveAttribute('data-same', 'yes'); // not drawn anew
+  await expect(card(page).locator('.ipa-lanes')).toBeVisible();
+  await shot(page, 'magic');
+  await button(card(page), 'cancel').click();
+  await button(card(page), 'cancel-yes').click();
+  await state(page, 'cancelled');
+});
+
+test('forks branch off the timeline and open from it', async ({ page }) => {
+  await lab.open(page, 'fork.ipynb', [SETUP, free('audit --n 10 --title "With forks"')]);
+  await runAll(page);
+  await state(page, 'completed');
+  const row = await rowOf('With forks');
+  const { events } = await lab.json<{ events: { seq: number; event_type: string }[] }>(`ipyagent/api/sessions/${row?.session_id ?? ''}/events`);
+  const at = events.filter(event => event.event_type === 'ActivityCompleted')[9]?.seq;
+  await lab.post(`ipyagent/api/sessions/${row?.session_id ?? ''}/fork`, { at, title: 'skip ctypes' });
+  await button(card(page), 'timeline').click();
+  await expect(card(page).locator('.ipa-branch-name')).toHaveText('skip ctypes');
+  await shot(card(page), 'card-fork');
+  await card(page).locator('.ipa-branch-name').click();
+  await expect(page.locator('.ipa-tab .ipa-title')).toBeVisible();
+});
+
 test('with the keyboard alone', async ({ page }) => {
   await lab.open(page, 'keys.ipynb', [SETUP, free('audit --n 400 --title "Keys"')]);
   await runAll(page);

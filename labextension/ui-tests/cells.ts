@@ -18,10 +18,10 @@ async def gather_up(n):
 
 @workflow(default_effect="none")
 async def audit(ctx, n: int = 40, pause: float = 0.2):
+    ctx.expect(n + 6)
     async with ctx.stage("scan"):
         await ctx.gather(*[ctx.run(gather_up, i, key=i) for i in range(6)], limit=3)
     async with ctx.stage("asyncio, email, json"):
-        ctx.progress(total=n) if hasattr(ctx, "progress") else None
         for i in range(n):
             await ctx.run(look, i, pause, key=f"m{i}")
     return n

@@ -63,6 +63,12 @@ export class Lab {
     return fetch(`${this.url}${path}`, { headers: { Authorization: `token ${TOKEN}` } });
   }
 
+  /** Post JSON as a program with a token does. */
+  async post<T>(path: string, body: object): Promise<T> {
+    const headers = { Authorization: `token ${TOKEN}`, 'Content-Type': 'application/json' };
+    return (await (await fetch(`${this.url}${path}`, { method: 'POST', headers, body: JSON.stringify(body) })).json()) as T;
+  }
+
   async json<T>(path: string): Promise<T> {
     return (await (await this.get(path)).json()) as T;
   }

@@ -63,6 +63,10 @@ class ControlRefused(IpyagentError):
     """A pause, resume, cancel or answer came too late or does not fit the task's present state."""
 
 
+class ControlPending(ControlRefused):
+    """Nobody has answered a request yet: its holder is silent.  It stays in the inbox and is answered when somebody can."""
+
+
 class NotSerialisable(IpyagentError):
     """A value cannot be written as JSON or one of the native kinds; the message names its path and type."""
 

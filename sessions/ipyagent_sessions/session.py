@@ -223,7 +223,16 @@ class Session:
         )
         first = self.place.write_first_event(child.id, "SessionForked", body, seq + 1, task_id=f"{child.id}.1")
         if seq == last and mine.state in ENDED:  # the only case in which the child's task is not a suspended one
-            live.write_summary(child.layout, summarise(child.id, child.state()), self.place.disk)
+            kept = msgspec.structs.replace(
+                mine,
+                session_id=child.id,
+                seq=seq + 1,
+                title=body.title,
+                created_at=first.timestamp,
+                updated_at=first.timestamp,
+                parent=self.id,
+            )
+            live.write_summary(child.layout, kept, self.place.disk)
             return child
         live.write_summary(
             child.layout,

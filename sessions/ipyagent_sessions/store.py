@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ipyagent_sessions import events, payloads
-from ipyagent_sessions import state as states
+from ipyagent_sessions import events, folding, payloads
 from ipyagent_sessions.errors import IpyagentError, NotFound
 from ipyagent_sessions.log import live
 from ipyagent_sessions.place import Place
@@ -44,7 +43,7 @@ class Store(Place):
         session = Session(self, self.new_folder(notebook=notebook))
         body = payloads.SessionCreated(events.clean(title)[0], notebook)
         event = self.write_first_event(session.id, "SessionCreated", body, 1)
-        live.write_summary(session.layout, summarise(session.id, states.fold([event])), self.disk)
+        live.write_summary(session.layout, summarise(session.id, folding.fold([event])), self.disk)
         return session
 
     def session(self, session_id: str) -> Session:

@@ -10,20 +10,25 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 from tests.kill.witness import Witness
 from tests.kill.workload import IRREVERSIBLE
 
 from ipyagent_sessions import events as ev
+from ipyagent_sessions import folding
 from ipyagent_sessions import state as states
+from ipyagent_sessions.errors import IpyagentError
 from ipyagent_sessions.lifecycle import LOST, TaskState
 from ipyagent_sessions.log.reader import Reader
 from ipyagent_sessions.run.launch import result_of
 from ipyagent_sessions.run.settle import HAPPENED
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
+
+UNREADABLE: Final = (IpyagentError, OSError)
+"""What reading a broken store raises; whoever looks reports it."""
 
 
 class Reference(Struct, frozen=True):
@@ -48,7 +53,7 @@ def after_death(store: Store, witness: Witness, durability: str, *, running: boo
         if running:
             continue
         state = session.state()
-        if states.encode(state) != states.encode(states.fold(session.events())):
+        if states.encode(state) != states.encode(folding.fold(session.events())):
             wrong.append(f"the state at {state.seq} read through a snapshot is not the state folded from the log")
         wrong += [f"snapshot {c.seq}: {c.problem}" for c in session.checkpoints() if not c.complete]
         if state.system_state.status is TaskState.RUNNING and session.held():

@@ -17,7 +17,7 @@ from tests.kill.plan import ANY_TIME, WAITING, Death, Pool, Situation
 from tests.kill.witness import Witness
 from tests.kill.workload import ANSWERS
 
-from ipyagent_sessions.errors import ControlRefused, IpyagentError
+from ipyagent_sessions.errors import ControlRefused
 from ipyagent_sessions.lifecycle import ENDED
 from ipyagent_sessions.log import live
 from ipyagent_sessions.log.appender import Durability
@@ -291,6 +291,6 @@ class Trial:
     def _look(self, look: Callable[[], Any]) -> Any:
         try:
             return look()
-        except (IpyagentError, OSError) as error:
+        except looks.UNREADABLE as error:
             self.wrong.append(f"trial {self.number} cannot be read: {type(error).__name__}: {error}")
             return None

@@ -18,6 +18,7 @@ from ipyagent_lab.routes import history
 from ipyagent_lab.service import Service
 from ipyagent_lab.testing import Api, finished
 from ipyagent_sessions import payloads as p
+from ipyagent_sessions import folding
 from ipyagent_sessions import state as states
 from ipyagent_sessions._version import __version__
 from ipyagent_sessions.events import Event
@@ -116,7 +117,7 @@ def test_a_followed_session_reads_only_what_was_appended(
     followed.shown()
     followed.shown()
     applied: list[int] = []
-    real_apply = states.apply
+    real_apply = folding.apply
 
     def apply(state: State, event: Event) -> None:
         applied.append(event.seq)

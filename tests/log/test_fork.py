@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ipyagent_sessions import events as ev
+from ipyagent_sessions import folding
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions import state as states
 from ipyagent_sessions.errors import DamageError, NotFound, UsageError
@@ -82,7 +83,7 @@ def test_a_fork_reads_through_its_lineage_with_contiguous_seqs(parent: Session, 
 def test_the_state_of_a_fork_is_the_parent_s_at_that_seq_and_goes_its_own_way(parent: Session, me: Holder) -> None:
     child = parent.fork(11)
     assert states.encode(child.state(11)) == states.encode(parent.state(11))
-    assert states.encode(child.state()) == states.encode(states.fold(child.events()))
+    assert states.encode(child.state()) == states.encode(folding.fold(child.events()))
     assert child.state().lineage == [(parent.id, 11)]
     appender = child.append(me)
     assert appender.state.seq == 12
@@ -99,7 +100,7 @@ def test_a_fork_of_a_fork_reads_both_ancestors(parent: Session, me: Holder) -> N
     grandchild = child.fork(16)
     assert [e.seq for e in grandchild.events()] == list(range(1, 18))
     assert grandchild.state().lineage == [(parent.id, 11), (child.id, 16)]
-    assert states.encode(grandchild.state()) == states.encode(states.fold(grandchild.events()))
+    assert states.encode(grandchild.state()) == states.encode(folding.fold(grandchild.events()))
     assert grandchild.fork(5).header.parent == ev_parent(parent, 5), "a fork before its own beginning is one of the ancestor"
 
 
@@ -184,7 +185,7 @@ def test_a_state_before_the_fork_s_first_checkpoint_is_still_found(parent: Sessi
     appender.close()
     wait_until(lambda: checkpoints.sequence(child.layout) == [event.seq], what="the snapshot")
     assert child.state(15).seq == 15
-    assert states.encode(child.state(15)) == states.encode(states.fold(child.events(until=15)))
+    assert states.encode(child.state(15)) == states.encode(folding.fold(child.events(until=15)))
 
 
 def test_a_fork_whose_only_checkpoint_is_damaged_goes_on_behind_its_own_end(parent: Session, me: Holder) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from ipyagent_sessions import folding
 from ipyagent_sessions import state as states
 from ipyagent_sessions.log import checkpoints
 from ipyagent_sessions.log.lease import Holder
@@ -126,7 +127,7 @@ def check(session: Session, acknowledged: int, me: Holder, where: str) -> None:
     events = list(reader.events())
     assert [e.seq for e in events] == list(range(1, len(events) + 1)), where
     assert (reader.damage, reader.missing) == ([], []), where
-    assert states.encode(session.state()) == states.encode(states.fold(events)), where
+    assert states.encode(session.state()) == states.encode(folding.fold(events)), where
     assert not list(session.layout.root.rglob("*.tmp")), where
     plain: list[Any] = [
         seq for s in session.layout.segments() for seq in pq.read_table(s.path, columns=["seq"])["seq"].to_pylist()

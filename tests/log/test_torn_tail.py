@@ -32,7 +32,11 @@ def tails(session: Session) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in session.layout.damaged.iterdir()} if session.layout.damaged.is_dir() else {}
 
 
-def test_cut_at_every_byte_of_the_last_three_events(session: Session, store: Store, me: Holder, written: Path) -> None:
+def test_cut_at_every_byte_of_the_last_three_events(
+    session: Session, store: Store, me: Holder, written: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for sync in ("fsync", "fdatasync"):  # hundreds of stores, and no power is cut here
+        monkeypatch.setattr(os, sync, lambda fd: None, raising=False)
     whole = written.read_bytes()
     bodies = [encode(e) for e in session.events()]
     ends = [i + 1 for i, byte in enumerate(whole) if byte == 0x0A]
@@ -45,21 +49,25 @@ def test_cut_at_every_byte_of_the_last_three_events(session: Session, store: Sto
         there = Session(store, copy.name)
         kept = 1 + sum(end <= cut for end in ends)
         assert [encode(e) for e in there.events()] == bodies[:kept], cut
-        appender = there.append(me)
-        clean = cut in ends
-        assert appender.state.seq == kept + (not clean), cut
-        appender.close()
-        torn = whole[max(e for e in ends if e <= cut) : cut]
-        assert list(tails(there).values()) == ([] if clean else [torn]), cut
-        after = list(there.events())[kept:]
-        assert [e.event_type for e in after] == ([] if clean else ["AlarmRaised"]), cut
-        if not clean:
-            assert there.payload(after[0])["kind"] == "torn_tail"
-            assert f"{len(torn)} bytes" in there.payload(after[0])["text"]
-        reader = Reader(there.layout)
-        assert len(list(reader.events())) == kept + (not clean)
-        assert reader.damage == []
+        assert there.state().seq == kept, cut
+        if n % 4 == 0 or any(abs(end - cut) < 3 for end in ends):
+            check_that_it_can_be_written_again(there, me, kept, whole[max(e for e in ends if e <= cut) : cut])
         shutil.rmtree(copy)
+
+
+def check_that_it_can_be_written_again(there: Session, me: Holder, kept: int, torn: bytes) -> None:
+    appender = there.append(me)
+    assert appender.state.seq == kept + bool(torn)
+    appender.close()
+    assert list(tails(there).values()) == ([torn] if torn else [])
+    after = list(there.events())[kept:]
+    assert [e.event_type for e in after] == (["AlarmRaised"] if torn else [])
+    if torn:
+        assert there.payload(after[0])["kind"] == "torn_tail"
+        assert f"{len(torn)} bytes" in there.payload(after[0])["text"]
+    reader = Reader(there.layout)
+    assert len(list(reader.events())) == kept + bool(torn)
+    assert reader.damage == []
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from ipyagent_sessions import events as ev
-from ipyagent_sessions import payloads, state
+from ipyagent_sessions import folding, payloads, state
 from ipyagent_sessions.errors import DamageError
 
 SAMPLES: dict[str, Any] = {
@@ -45,7 +45,7 @@ def plain(value: Any) -> Any:
 def test_it_round_trips_with_all_its_fields_set(name: str) -> None:
     body, values = filled(name)
     raw = ev.as_raw(body)
-    found = state.parsed(ev.Event(1, name, "x", payload=raw))
+    found = folding.parsed(ev.Event(1, name, "x", payload=raw))
     assert type(found) is payloads.SCHEMAS[name]
     assert {key: plain(getattr(found, key)) for key in values} == {key: plain(value) for key, value in values.items()}
     assert bytes(ev.as_raw(found)) == bytes(raw)
@@ -55,21 +55,21 @@ def test_it_round_trips_with_all_its_fields_set(name: str) -> None:
 def test_fields_of_a_later_version_are_passed_over(name: str) -> None:
     body, _ = filled(name)
     raw = msgspec.json.encode({**msgspec.json.decode(ev.as_raw(body)), "mood": "fine"})
-    assert bytes(ev.as_raw(state.parsed(ev.Event(1, name, "x", payload=msgspec.Raw(raw))))) == bytes(ev.as_raw(body))
+    assert bytes(ev.as_raw(folding.parsed(ev.Event(1, name, "x", payload=msgspec.Raw(raw))))) == bytes(ev.as_raw(body))
 
 
 def test_every_type_with_a_schema_is_in_the_vocabulary_and_is_folded() -> None:
     assert set(payloads.SCHEMAS) <= ev.TYPES
     for name in sorted(payloads.SCHEMAS):
-        state.apply(state.State(), ev.Event(1, name, "2026-01-01T00:00:00.000Z", payload=ev.as_raw(filled(name)[0])))
+        folding.apply(state.State(), ev.Event(1, name, "2026-01-01T00:00:00.000Z", payload=ev.as_raw(filled(name)[0])))
 
 
 @pytest.mark.parametrize("body", [b"[]", b"null", b'{"path":5}', b'{"path":"a"}'])
 def test_a_payload_that_does_not_fit_names_its_event(body: bytes) -> None:
     with pytest.raises(DamageError, match="the payload of event 9 does not fit its type FileWritten"):
-        state.apply(state.State(), ev.Event(9, "FileWritten", "x", payload=msgspec.Raw(body)))
+        folding.apply(state.State(), ev.Event(9, "FileWritten", "x", payload=msgspec.Raw(body)))
 
 
 @pytest.mark.parametrize("listed", [None, 5, "a.py", ["a.py"], [None], [{"path": "a.py"}]])
 def test_whatever_a_workflow_lists_as_generated_code_can_be_folded(listed: Any) -> None:
-    state.apply(state.State(), ev.Event(1, "CodeGenerated", "x", payload=ev.as_raw({"files_generated": listed})))
+    folding.apply(state.State(), ev.Event(1, "CodeGenerated", "x", payload=ev.as_raw({"files_generated": listed})))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ipyagent_sessions import folding
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions import state as states
 from ipyagent_sessions.errors import NewerFormat
@@ -26,7 +27,7 @@ def history(rng: random.Random, length: int) -> list[Event]:
 
 
 def fold(*items: Emission) -> states.State:
-    return states.fold(events(iter(items)))
+    return folding.fold(events(iter(items)))
 
 
 @given(Histories)
@@ -34,31 +35,31 @@ def test_the_state_at_every_seq_is_the_one_that_was_live_there(log: Sequence[Eve
     live = states.State()
     captured = []
     for event in log:
-        states.apply(live, event)
+        folding.apply(live, event)
         captured.append(states.encode(live))
     for seq in {1, len(log) // 3 + 1, len(log) // 2 + 1, len(log)}:
-        assert states.encode(states.fold(log[:seq])) == captured[seq - 1], seq
+        assert states.encode(folding.fold(log[:seq])) == captured[seq - 1], seq
 
 
 @given(Histories, st.data())
 def test_a_snapshot_anywhere_and_the_rest_give_the_same_state(log: Sequence[Event], data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(log)))
-    snapshot = states.decode(states.encode(states.fold(log[:cut])))
-    assert states.encode(states.fold(log[cut:], snapshot)) == states.encode(states.fold(log))
+    snapshot = states.decode(states.encode(folding.fold(log[:cut])))
+    assert states.encode(folding.fold(log[cut:], snapshot)) == states.encode(folding.fold(log))
 
 
 @given(Histories)
 def test_encoding_a_decoded_state_gives_the_same_bytes(log: Sequence[Event]) -> None:
-    body = states.encode(states.fold(log))
+    body = states.encode(folding.fold(log))
     assert states.encode(states.decode(body)) == body
 
 
 @given(Histories)
 def test_folding_changes_no_event_and_two_states_share_nothing(log: Sequence[Event]) -> None:
     before = [(e.seq, bytes(e.payload)) for e in log]
-    first = states.fold(log)
+    first = folding.fold(log)
     body = states.encode(first)
-    second = states.fold(log)
+    second = folding.fold(log)
     second.business_state.values["new"] = 1
     second.execution_state.approvals.clear()
     second.alarms.append("x")
@@ -81,7 +82,7 @@ def test_the_status_agrees_with_the_last_event_of_the_task(log: Sequence[Event])
         "TaskCancelled": "cancelled",
     }
     wanted = next((moves[e.event_type] for e in reversed(log) if e.event_type in moves), None)
-    found = states.fold(log)
+    found = folding.fold(log)
     assert found.system_state.status == wanted
     if wanted is not None:
         assert found.tasks[str(found.system_state.task_id)].status == wanted
@@ -90,10 +91,10 @@ def test_the_status_agrees_with_the_last_event_of_the_task(log: Sequence[Event])
 
 def test_an_unknown_type_that_may_be_ignored_passes_and_one_that_must_not_names_its_version() -> None:
     state = states.State()
-    states.apply(state, Event(1, "PageTurned", "2026-01-01T00:00:00.000Z", ignorable=True))
+    folding.apply(state, Event(1, "PageTurned", "2026-01-01T00:00:00.000Z", ignorable=True))
     assert state.seq == 1
     with pytest.raises(NewerFormat, match=r"event 2 is of the unknown type 'SoulSearched'.*written by ipyagent-9\.1"):
-        states.apply(state, Event(2, "SoulSearched", "2026-01-01T00:00:00.000Z", agent_version="ipyagent-9.1"))
+        folding.apply(state, Event(2, "SoulSearched", "2026-01-01T00:00:00.000Z", agent_version="ipyagent-9.1"))
     assert state.seq == 1
 
 
@@ -107,9 +108,9 @@ def test_a_known_type_of_a_newer_form_is_refused_or_passed_over_if_it_may_be() -
         agent_version="ipyagent-9.1",
     )
     with pytest.raises(NewerFormat, match=r"event 1 \(FileWritten\) has form 2, this version reads 1.*ipyagent-9\.1"):
-        states.apply(states.State(), newer)
+        folding.apply(states.State(), newer)
     state = states.State()
-    states.apply(state, Event(**{**{f: getattr(newer, f) for f in newer.__struct_fields__}, "ignorable": True}))
+    folding.apply(state, Event(**{**{f: getattr(newer, f) for f in newer.__struct_fields__}, "ignorable": True}))
     assert (state.seq, state.business_state.files) == (1, {})
 
 
@@ -124,9 +125,9 @@ def test_results_up_to_the_bound_live_in_the_state_and_larger_ones_by_reference(
             Emission("ActivityCompleted", p.ActivityCompleted("a", result=as_raw("x" * (size - 2))), "t", "/a"),
         ).business_state.results["/a"]
 
-    assert not state(states.INLINE_RESULT).by_reference
-    assert state(states.INLINE_RESULT + 1).by_reference
-    assert state(states.INLINE_RESULT + 1).seq == 4
+    assert not state(folding.INLINE_RESULT).by_reference
+    assert state(folding.INLINE_RESULT + 1).by_reference
+    assert state(folding.INLINE_RESULT + 1).seq == 4
 
 
 @pytest.mark.parametrize("value", [True, 5, ["a"], {"a": 1}, "text", None])
@@ -180,7 +181,7 @@ def test_running_time_is_summed_over_runs_and_a_clock_set_back_takes_nothing_awa
     def at(seq: int, event_type: str, payload: p.Payload, second: int) -> Event:
         return Event(seq, event_type, f"2026-01-01T00:00:{second:02d}.000Z", task_id="t", payload=as_raw(payload))
 
-    state = states.fold(
+    state = folding.fold(
         [
             at(1, "TaskQueued", p.TaskQueued("a"), 0),
             at(2, "TaskStarted", p.TaskStarted(), 5),

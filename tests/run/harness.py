@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ipyagent_sessions import events as ev
-from ipyagent_sessions import state as states
+from ipyagent_sessions import folding
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.lifecycle import TaskState
 from ipyagent_sessions.run import control, launch
@@ -200,4 +200,4 @@ def answer(session: Session, approval_id: str, said: str = "approved", *, by: st
 
 def refolded(session: Session) -> State:
     """The state from the events alone, no snapshot asked."""
-    return states.fold(session.events())
+    return folding.fold(session.events())

@@ -6,11 +6,11 @@ import threading
 from typing import Any
 
 import pytest
+from tests.run.harness import Engine, Gate, Witness, bodies, of_type
 
 from ipyagent_sessions.run import control
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Workflow, workflow
-from tests.run.harness import Engine, Gate, Witness, bodies, of_type
 
 
 class Crash(BaseException):

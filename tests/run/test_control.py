@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
+from tests.run.harness import PATIENCE, Engine, Gate, answer, bodies, checkpoints, of_type, running, until_asked
 
 from ipyagent_sessions.errors import ControlRefused, LeaseHeld, NotFound
 from ipyagent_sessions.log import inbox
@@ -16,7 +16,6 @@ from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Workflow, workflow
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.testing import wait_until
-from tests.run.harness import PATIENCE, Engine, Gate, answer, bodies, checkpoints, of_type, running, until_asked
 
 
 @pytest.fixture
@@ -99,7 +98,7 @@ def test_a_request_whose_state_has_moved_on_is_refused_and_not_applied_to_the_ne
 ) -> None:
     handle = engine.start(waiting)
     gate.reached()
-    with pytest.raises(ControlRefused, match="the task is running now .*, not suspended as when it was asked"):
+    with pytest.raises(ControlRefused, match=r"the task is running now .*, not suspended as when it was asked"):
         control.request(handle.session, "cancel", actor="user:anna", expects=["suspended"])
     assert running(handle).stopping is None
     gate.open()
@@ -212,7 +211,7 @@ def test_a_door_that_waits_in_vain_says_so_and_leaves_the_request(session: Sessi
     appender = session.append(me)
     try:
         begun = time.monotonic()
-        with pytest.raises(ControlRefused, match="was left for the holder of .*, which has not answered yet"):
+        with pytest.raises(ControlRefused, match=r"was left for the holder of .*, which has not answered yet"):
             control.request(session, "pause", actor="user:anna", wait_s=0.1)
         assert time.monotonic() - begun < 3
         assert len(inbox.waiting(session.layout)) == 1
@@ -224,7 +223,7 @@ def test_a_running_task_is_not_resumed_a_second_time(engine: Engine, gate: Gate,
     handle = engine.start(waiting)
     gate.reached()
     with pytest.raises(LeaseHeld, match=r"is held by user .pid \d+"):
-        engine.resume(handle, waiting)
+        _ = engine.resume(handle, waiting)
     gate.open()
     assert handle.result(10) == "done"
 
@@ -253,14 +252,14 @@ def test_a_rename_needs_no_task(engine: Engine, session: Session) -> None:
 
 
 @pytest.fixture
-def asked(engine: Engine) -> Iterator[Session]:
+def asked(engine: Engine) -> Session:
     @workflow(default_effect="none")
     async def flow(ctx: Context, n: int) -> None:
         await ctx.gather(*[ctx.approve(f"{i}?", key=i) for i in range(n)])
 
     handle = engine.start(flow, 2)
     until_asked(handle.session, 2)
-    yield engine.crash(handle)
+    return engine.crash(handle)
 
 
 def test_an_approval_is_found_by_its_id_or_when_it_is_the_only_one(asked: Session) -> None:

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+from tests.run.harness import PATIENCE, Engine, Gate, Witness, bodies, of_type, running
 
 from ipyagent_sessions.errors import PersistenceError
 from ipyagent_sessions.log import journal
@@ -14,7 +15,6 @@ from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Workflow, workflow
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.testing import FaultyDisk, wait_until
-from tests.run.harness import PATIENCE, Engine, Gate, Witness, bodies, of_type, running
 
 N = 30
 SYNC = "after journal sync"
@@ -245,7 +245,7 @@ def test_a_task_whose_start_cannot_be_written_does_not_start(engine: Engine, dis
     session = engine.store.create()
     disk.fail("before journal write", times=100_000)
     with pytest.raises(PersistenceError):
-        engine.start(flow, session=session)
+        _ = engine.start(flow, session=session)
     disk.mend()
     assert witness.order == []
     assert not session.held()

@@ -449,7 +449,7 @@ def test_ctx_inside_an_activity_in_a_thread_is_refused(engine: Engine) -> None:
 def test_a_parameter_with_the_name_of_an_option_is_refused_when_it_is_given(engine: Engine, option: str) -> None:
     made: dict[str, Any] = {}
     exec(f"def f({option}=None): return {option}", made)
-    given = {
+    given: Any = {
         "key": "k",
         "effect": "none",
         "retry": 2,
@@ -462,7 +462,8 @@ def test_a_parameter_with_the_name_of_an_option_is_refused_when_it_is_given(engi
 
     @workflow(default_effect="none")
     async def flow(ctx: Context) -> None:
-        await ctx.run(made["f"], **{option: given})
+        options: dict[str, Any] = {option: given}
+        await ctx.run(made["f"], **options)
 
     assert f"a parameter of its own named {option}" in str(refusal(engine, flow))
 
@@ -524,9 +525,9 @@ def test_definitions_that_cannot_run_are_refused_before_anything_starts(engine: 
     with pytest.raises(UsageError, match="takes no context"):
         workflow(no_context)
     with pytest.raises(UsageError, match="missing a required argument: 'a'"):
-        engine.start(flow)
+        _ = engine.start(flow)
     with pytest.raises(NotSerialisable, match="flow"):
-        engine.start(flow, object())
+        _ = engine.start(flow, object())
     with pytest.raises(UsageError, match="is a workflow and is not called directly"):
         flow(1)
     assert list(engine.store.session_ids()) == []

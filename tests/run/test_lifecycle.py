@@ -1,4 +1,4 @@
-"""From the first start to the last: deadlines, the same call again, reruns, forks, and what a recovery tells (R078-R081, R123, R126-R150)."""
+"""Deadlines, the same call again, reruns, forks, and what a recovery tells (R078-R081, R123, R126-R150, R152)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.run.harness import Engine, Gate, Witness, answer, bodies, of_type, refolded, running, until_status
 
 from ipyagent_sessions.errors import ControlRefused, LeaseHeld, UsageError
 from ipyagent_sessions.log import lease, live
@@ -17,7 +18,6 @@ from ipyagent_sessions.run.launch import Origin
 from ipyagent_sessions.run.task import RunOptions
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.testing import FakeClock, wait_until
-from tests.run.harness import Engine, Gate, Witness, answer, bodies, of_type, refolded, running, until_status
 
 
 class Steps:
@@ -231,14 +231,14 @@ def test_a_task_that_was_queued_and_never_began_is_found_again(
 def test_a_resume_with_another_workflow_is_refused_and_changes_nothing(engine: Engine, steps: Steps, gate: Gate) -> None:
     session = crashed(engine, steps.flow, gate)
     last = session.last_seq()
-    with pytest.raises(UsageError, match="runs .*flow, not .*other"):
-        engine.resume(session, steps.other)
+    with pytest.raises(UsageError, match=r"runs .*flow, not .*other"):
+        _ = engine.resume(session, steps.other)
     assert (session.last_seq(), session.held()) == (last, False)
 
 
 def test_a_resume_of_a_session_without_a_task_is_refused(engine: Engine, steps: Steps, session: Session) -> None:
     with pytest.raises(ControlRefused, match="has no task to resume"):
-        engine.resume(session, steps.flow)
+        _ = engine.resume(session, steps.flow)
     assert not session.held()
 
 
@@ -282,8 +282,8 @@ def test_a_rerun_with_another_workflow_is_refused(engine: Engine, steps: Steps, 
     gate.open()
     first = engine.start(steps.flow, 7)
     first.result(10)
-    with pytest.raises(UsageError, match="runs .*flow, not .*other"):
-        launch.rerun(first.session, engine.store, steps.other)
+    with pytest.raises(UsageError, match=r"runs .*flow, not .*other"):
+        _ = launch.rerun(first.session, engine.store, steps.other)
     assert len(engine.store.session_ids()) == 1
 
 
@@ -320,7 +320,7 @@ def test_tasks_of_one_session_follow_one_another(engine: Engine, steps: Steps, g
 def test_a_second_task_beside_an_unfinished_one_is_refused(engine: Engine, steps: Steps, gate: Gate) -> None:
     session = crashed(engine, steps.flow, gate)
     with pytest.raises(ControlRefused, match="has a task that is"):
-        engine.start(steps.flow, session=session)
+        _ = engine.start(steps.flow, session=session)
     assert not session.held()
 
 

@@ -6,18 +6,18 @@ The children are real processes, killed with SIGKILL; what really ran is told by
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.run.harness import PATIENCE, Engine, Witness, bodies, of_type, refolded
 
 from ipyagent_sessions.log import scribe
 from ipyagent_sessions.log.appender import RISK
 from ipyagent_sessions.run.definitions import Workflow
+from ipyagent_sessions.run.launch import result_of
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
 from ipyagent_sessions.testing import Child, wait_until
-from tests.run.harness import PATIENCE, Engine, Witness, bodies, of_type, refolded
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
 
@@ -81,7 +81,7 @@ def recorded(session: Session) -> list[int]:
 
 
 def check_prefix(session: Session, witness: Witness) -> int:
-    """Whatever was lost, it is the end: the log holds the first results, in order, each once.  Returns how many are missing."""
+    """Whatever was lost, it is the end: the log holds the first results, in order, once.  Returns how many are missing."""
     done = recorded(session)
     assert done == list(range(len(done)))
     assert [e.seq for e in session.events()] == list(range(1, session.last_seq() + 1))
@@ -130,12 +130,8 @@ def test_after_the_kill_the_rest_runs_and_nothing_recorded_runs_again(
     assert len(of_type(session, "TaskCompleted")) == 1
 
 
-def test_a_kill_right_after_the_last_step_leaves_a_completed_task_with_its_result(
-    store: Store, witness: Witness, tmp_path: Path
-) -> None:
+def test_a_kill_right_after_the_last_step_leaves_a_completed_task_with_its_result(store: Store, witness: Witness) -> None:
     """R152."""
-    from ipyagent_sessions.run.launch import result_of
-
     code = PROGRAM + MAIN + "time.sleep(600)\n"
     with Child(code, str(store.root), str(witness.path), "5", "0", "-1", "sync") as child:
         session = store.session(child.expect("started"))

@@ -13,12 +13,12 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.run.harness import PATIENCE, Engine, Witness, bodies
 
 from ipyagent_sessions.errors import ActivityError, ActivityTimeout
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Retry, activity, workflow
 from ipyagent_sessions.testing import Child, wait_until
-from tests.run.harness import PATIENCE, Engine, Witness, bodies
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="signals and process groups of Unix"),

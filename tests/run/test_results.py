@@ -20,11 +20,11 @@ from tests.run.harness import Engine, Gate, Witness, answer, bodies, of_type, un
 
 from ipyagent_sessions import codec
 from ipyagent_sessions.errors import ActivityError, NotSerialisable, ResultLost, TaskNotCompleted
+from ipyagent_sessions.folding import INLINE_RESULT
 from ipyagent_sessions.log.blobs import THRESHOLD
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Workflow, workflow
 from ipyagent_sessions.run.launch import result_of
-from ipyagent_sessions.state import INLINE_RESULT
 
 
 @dataclasses.dataclass

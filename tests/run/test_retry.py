@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.run.harness import Engine, Gate, Witness, bodies, of_type
 
 from ipyagent_sessions.errors import ActivityError
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Retry, activity, workflow
 from ipyagent_sessions.testing import FakeClock, wait_until
-from tests.run.harness import Engine, Gate, Witness, bodies, of_type
 
 
 class Flaky:

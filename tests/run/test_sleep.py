@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.run.harness import Engine, Witness, bodies, of_type
 
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import workflow
 from ipyagent_sessions.testing import FakeClock, wait_until
-from tests.run.harness import Engine, Witness, bodies, of_type
 
 
 @workflow(default_effect="none")

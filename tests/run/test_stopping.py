@@ -1,4 +1,4 @@
-"""Pause, abort, cancel: what a person asks for is not a failure, and ended tasks never change (R163, R166-R168, R171, [54], [56])."""
+"""Pause, abort, cancel: what a person asks for is no failure, and ended tasks never change (R163, R166-R168, R171, [54])."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.run.harness import PATIENCE, Engine, Gate, Witness, bodies, of_type, running, until_asked
 
 from ipyagent_sessions.errors import ControlRefused, TaskNotCompleted
 from ipyagent_sessions.run import control
 from ipyagent_sessions.run.context import Context
-from ipyagent_sessions.run.definitions import Workflow, workflow
+from ipyagent_sessions.run.definitions import Retry, Workflow, workflow
 from ipyagent_sessions.testing import wait_until
-from tests.run.harness import PATIENCE, Engine, Gate, Witness, bodies, of_type, running, until_asked
 
 
 def batch(witness: Witness, gate: Gate, *, sync: bool = False) -> Workflow:
@@ -106,8 +106,6 @@ def test_a_cancel_stops_within_five_seconds_whatever_it_waits_for(engine: Engine
             while True:
                 await asyncio.sleep(0.01)
         else:
-            from ipyagent_sessions.run.definitions import Retry
-
             await ctx.run(broken, retry=Retry(3, initial_s=1000))
 
     engine.store.clock.held = True  # type: ignore[attr-defined]  # it is the fake one
@@ -197,10 +195,10 @@ def test_an_ended_task_never_changes(engine: Engine, witness: Witness, gate: Gat
     session = handle.session
     last = session.state().system_state
     for action in ("pause", "cancel", "checkpoint", "resume"):
-        with pytest.raises(ControlRefused, match="completed since .*; an ended task never changes"):
+        with pytest.raises(ControlRefused, match=r"completed since .*; an ended task never changes"):
             control.request(session, action, actor="user:anna")
     with pytest.raises(ControlRefused, match="ended tasks never change"):
-        engine.resume(handle, flow)
+        _ = engine.resume(handle, flow)
     assert session.state().system_state == last
     assert not session.held()
 
@@ -217,7 +215,7 @@ def test_a_cancelled_task_is_not_resumed_but_may_be_forked_before_it(engine: Eng
     handle.ask("cancel", "user:anna")
     session = engine.ended(handle, "cancelled")
     with pytest.raises(ControlRefused, match="is cancelled since"):
-        engine.resume(handle, flow)
+        _ = engine.resume(handle, flow)
     gate.open()
     first = of_type(session, "ActivityCompleted")[0]
     child = session.fork(first.seq)

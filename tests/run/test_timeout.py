@@ -7,12 +7,12 @@ import threading
 from typing import Any
 
 import pytest
+from tests.run.harness import Engine, Gate, Witness, bodies, running
 
 from ipyagent_sessions.errors import ActivityTimeout, ConfigError
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Retry, activity, workflow
 from ipyagent_sessions.testing import wait_until
-from tests.run.harness import Engine, Gate, Witness, bodies, of_type, running
 
 
 def test_an_async_activity_is_stopped_at_its_timeout(engine: Engine, gate: Gate) -> None:

@@ -1,4 +1,4 @@
-"""When checkpoints are taken: by wall time, by event, by state, by hand, at the end; and how many become files (R045-R054, R152)."""
+"""When checkpoints are taken: by time, event, state, hand, and at the end; and how many become files (R045-R054, R152)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
+from tests.run.harness import PATIENCE, Engine, Gate, Witness, checkpoints, of_type, refolded, running
 
 from ipyagent_sessions.config import CheckpointPolicy, checkpoint_policy
 from ipyagent_sessions.log import checkpoints as snapshots
@@ -18,7 +19,6 @@ from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Workflow, workflow
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.testing import FakeClock, wait_until
-from tests.run.harness import PATIENCE, Engine, Gate, Witness, checkpoints, of_type, refolded, running
 
 DOCUMENT = """
 checkpoint:
@@ -62,21 +62,17 @@ def test_by_time_one_is_taken_at_the_interval_and_not_before(
     handle = engine.start(waiting(gate), policy=policy(interval_s=interval))
     gate.reached()
     run = running(handle)
+    ticks: list[int] = []
     for n in (1, 2, 3):
-        ticks: list[int] = []
         clock.advance(interval - 0.01)
         run.call(lambda: ticks.append(1))
-        wait_until(lambda: ticks, what="the loop to have had its turn")
-        assert triggers_in_memory(handle.session, run) == n - 1
+        wait_until(lambda: len(ticks) == run.state.checkpoints + 1, what="the loop to have had its turn")
+        assert run.state.checkpoints == n - 1
         clock.advance(0.01)
-        wait_until(lambda: triggers_in_memory(handle.session, run) == n, timeout=PATIENCE, what="the checkpoint")
+        wait_until(lambda: run.state.checkpoints == len(ticks), timeout=PATIENCE, what="the checkpoint")
     gate.open()
     handle.result(10)
     assert triggers(handle.session) == ["time"] * 3 + ["end"]
-
-
-def triggers_in_memory(session: Session, run: Any) -> int:
-    return int(run.state.checkpoints)
 
 
 def test_the_default_is_five_minutes_and_no_count_of_steps(engine: Engine, clock: FakeClock) -> None:

@@ -1,16 +1,16 @@
-"""Calls that began and left no result: run again, verified, or asked about; never repeated by themselves ([33], R127, R151)."""
+"""Calls that began and left no result: run again, verified, or asked about, never just repeated ([33], R127, R151)."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from tests.run.harness import Engine, Gate, Witness, answer, bodies, of_type, until_asked, until_status
 
 from ipyagent_sessions.errors import ControlRefused, ResultLost
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Done, Workflow, workflow
 from ipyagent_sessions.session import Session
-from tests.run.harness import Engine, Gate, Witness, answer, bodies, of_type, until_asked, until_status
 
 
 def sending(witness: Witness, gate: Gate, **options: Any) -> Workflow:

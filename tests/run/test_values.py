@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.run.harness import Engine, Gate, Witness, bodies, of_type, refolded, running
 
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import activity, workflow
 from ipyagent_sessions.run.execute import progress
 from ipyagent_sessions.testing import FakeClock, wait_until
-from tests.run.harness import Engine, Gate, Witness, bodies, of_type, refolded, running
 
 
 def twice(engine: Engine, body: Callable[[Context], Any]) -> list[Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.events import Event, Stamper, as_raw
-from ipyagent_sessions.state import State, apply
+from ipyagent_sessions.folding import apply
+from ipyagent_sessions.state import State
 
 START = 1_780_000_000.0
 TASK = "abcdefghij.1"

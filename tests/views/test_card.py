@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tests.views.build import TASK, Story
 
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.events import as_raw
 from ipyagent_sessions.log.live import Live
 from ipyagent_sessions.views import html, text
 from ipyagent_sessions.views.card import Card, as_json, card
-from tests.views.build import TASK, Story
 
 
 def shown(story: Story, effective: str | None = None, live: Live | None = None, later: float = 0.0) -> Card:

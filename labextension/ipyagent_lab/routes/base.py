@@ -117,8 +117,10 @@ class Handler(APIHandler):
         return default if value is None else _integer(name, value, low, high)
 
     def integers(self, name: str, high: int, most: int) -> list[int]:
-        """Whole numbers from 1 on, with commas between them, sorted.  Raises UsageError when there is none, or more than
-        `most`."""
+        """Whole numbers from 1 on, with commas between them, sorted.
+
+        Raises UsageError when there is none, or more than `most`.
+        """
         parts = (self.text(name, most=20 * most) or "").split(",")
         if parts == [""]:
             raise UsageError(f"{name} is needed", hint=f"one or more numbers with commas: {name}=10,20")

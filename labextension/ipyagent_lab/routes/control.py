@@ -11,11 +11,9 @@ import msgspec
 from ipyagent_lab.routes.base import MAX_SEQ, Handler, checked_id, parse, route
 from ipyagent_lab.shapes import ARGS, AnswerArgs, ControlBody, ForkBody, Forked, Outcome
 from ipyagent_sessions import textsafe
-from ipyagent_sessions.errors import ControlRefused, NotFound, UsageError
+from ipyagent_sessions.errors import ControlPending, NotFound, UsageError
 from ipyagent_sessions.lifecycle import LOST, TaskState
-from ipyagent_sessions.log import inbox
 from ipyagent_sessions.run import control
-from ipyagent_sessions.session import Session
 
 _STATES: Final = frozenset({*(s.value for s in TaskState), LOST})
 
@@ -56,10 +54,8 @@ class ControlHandler(_Acting):
             given = {k: v for k, v in msgspec.to_builtins(args).items() if v is not None}
             try:
                 done = control.request(session, asked.action, actor=actor, task_id=asked.task_id, expects=expects, **given)
-            except ControlRefused:
-                if still_waits(session, asked.action, actor):
-                    return Outcome("pending", asked.action)
-                raise
+            except ControlPending:
+                return Outcome("pending", asked.action)
             return Outcome("accepted", asked.action, done.control_id)
 
         try:
@@ -107,8 +103,3 @@ def expected(states: list[str]) -> list[str]:
         raise UsageError(f"expects: there is no state {unknown[0]!r}", hint=f"one of {', '.join(sorted(_STATES))}")
     logged = [s for s in states if s != LOST]
     return [*logged, TaskState.RUNNING.value, TaskState.SUSPENDED.value] if LOST in states else logged
-
-
-def still_waits(session: Session, action: str, actor: str) -> bool:
-    """Whether a request of this actor lies in the inbox unanswered: it was neither accepted nor refused yet."""
-    return any(c.action == action and c.actor == actor for c in inbox.waiting(session.layout))

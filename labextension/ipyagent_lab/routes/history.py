@@ -12,7 +12,7 @@ from ipyagent_lab.errors import TooLarge
 from ipyagent_lab.follow import past
 from ipyagent_lab.routes.base import MAX_SEQ, Handler, checked_id, route
 from ipyagent_lab.shapes import EventLine, EventPage, States
-from ipyagent_sessions import state as states
+from ipyagent_sessions import folding
 from ipyagent_sessions.errors import NotFound, UsageError
 from ipyagent_sessions.events import NULL, Event
 from ipyagent_sessions.session import Session
@@ -118,8 +118,10 @@ def blob_size(session: Session, name: str) -> int | None:
 
 
 def cards_at(session: Session, at: list[int]) -> list[Card]:
-    """The cards right after each of these events (ascending), folded in one go.  Raises NotFound for one that does not
-    exist."""
+    """The cards right after each of these events (ascending), folded in one go.
+
+    Raises NotFound for an event that does not exist.
+    """
     state = session.state(at[0])
     cards = [past(session.id, state)]
     wanted = iter(at[1:])
@@ -127,7 +129,7 @@ def cards_at(session: Session, at: list[int]) -> list[Card]:
     if seq is None:
         return cards
     for event in session.events(after=at[0], until=at[-1]):
-        states.apply(state, event)
+        folding.apply(state, event)
         if event.seq == seq:
             cards.append(past(session.id, state))
             seq = next(wanted, None)

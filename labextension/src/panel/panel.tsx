@@ -289,9 +289,10 @@ function Teach(): JSX.Element {
 const EXAMPLE = `%load_ext ipyagent
 from ipyagent import workflow
 
-@workflow(default_effect="none")
-async def count(ctx, n: int):
-    return [await ctx.run(square, i, key=i)
-            for i in range(n)]
+@workflow
+async def count(ctx):
+    for i in range(20):
+        await ctx.run(
+            print, i, key=i)
 
-%agent run count --n 20`;
+%agent run count`;

@@ -2,13 +2,16 @@
 import type { JSX } from 'preact';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 
-import { clock, duration, line } from '../text.js';
+import { clockWithSeconds, duration, line } from '../text.js';
 import { Axis, View, gapsOf } from './axis.js';
+import type { Branch } from './feed.js';
 import { LANES, type Bar, type Lanes, type Mark } from './lanes.js';
 import { LEFT, RIGHT, layout, paint, under, type Filter, type Palette } from './paint.js';
 
 export interface CanvasProps {
   lanes: Lanes;
+  branches: readonly Branch[];
+  open: (sessionId: string) => void;
   /** Counts up when events were added. */
   version: number;
   filter: Filter;
@@ -24,7 +27,7 @@ export interface CanvasProps {
 const WIDEST = 4096;
 
 export function TimelineCanvas(props: CanvasProps): JSX.Element {
-  const { lanes, version, filter, range, setRange, cursor, setCursor, running } = props;
+  const { lanes, branches, version, filter, range, setRange, cursor, setCursor, running } = props;
   const box = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const [width, setWidth] = useState(0);
@@ -56,7 +59,7 @@ export function TimelineCanvas(props: CanvasProps): JSX.Element {
     );
     return new Axis(lanes.begin, Math.max(now, lanes.begin + 1), gaps);
   }, [version, running, Math.floor(now / 1000)]);
-  const where = useMemo(() => layout(lanes, filter), [version, filter]);
+  const where = useMemo(() => layout(lanes, filter, branches.length), [version, filter, branches]);
   const [from, to] = range ?? [0, axis.length];
   const view = new View(axis, from, to, LEFT, Math.max(LEFT + 50, width - RIGHT));
 
@@ -153,8 +156,46 @@ export function TimelineCanvas(props: CanvasProps): JSX.Element {
       {cursorX !== null && cursorX >= LEFT - 1 && cursorX <= view.x1 + 1 ? (
         <i class="ipa-cursor" style={{ transform: `translateX(${cursorX}px)` }} />
       ) : null}
+      {where.branches.map(({ top }, at) => {
+        const branch = branches[at];
+        const place = branch === undefined ? -1 : lanes.indexAtSeq(branch.seq);
+        return branch === undefined || place < 0 ? null : (
+          <BranchView key={branch.sessionId} branch={branch} x={view.x(lanes.times[place] ?? 0)} top={top} from={where.stem} right={view.x1} open={props.open} />
+        );
+      })}
       {hover === null ? null : <Hover {...hover} width={width} now={now} />}
     </div>
+  );
+}
+
+/** A fork: a line that leaves the lanes and ends in a button that opens it. */
+function BranchView(props: { branch: Branch; x: number; top: number; from: number; right: number; open: (id: string) => void }): JSX.Element | null {
+  const { branch, x, top, from, right } = props;
+  if (x < LEFT - 1 || x > right) {
+    return null;
+  }
+  const left = x > right - 160; // no room on the right
+  const height = top + 8 - from;
+  return (
+    <span class="ipa-branch" style={{ left: `${x - 26}px`, top: `${from}px` }}>
+      <svg width="52" height={height + 2} aria-hidden="true">
+        <path d={`M26 0 C26 ${height * 0.7} ${left ? 20 : 32} ${height} ${left ? 2 : 50} ${height}`} fill="none" stroke="currentColor" />
+      </svg>
+      <button
+        type="button"
+        class="ipa-branch-name"
+        style={{ top: `${height - 8}px`, ...(left ? { right: '50px' } : { left: '50px' }) }}
+        title={`a fork at event ${branch.seq}, ${branch.state}: open it`}
+        data-lm-suppress-shortcuts="true"
+        onPointerDown={event => event.stopPropagation()}
+        onClick={event => {
+          event.stopPropagation();
+          props.open(branch.sessionId);
+        }}
+      >
+        {line(branch.title, 28)}
+      </button>
+    </span>
   );
 }
 
@@ -163,13 +204,12 @@ function Hover({ x, y, over, width, now }: { x: number; y: number; over: Bar | M
   const lines =
     'fate' in over
       ? [
-          `${over.lane === 'approvals' ? 'approval' : over.lane === 'stages' ? 'stage' : (over.id.split('/').pop() ?? over.name)}${over.attempt > 1 ? ` · attempt ${over.attempt}` : ''}`,
-          `${fateOf(over)} · ${duration(((over.end ?? now) - over.start) / 1000)} · from ${clock(over.start)}`,
-          over.lane === 'approvals' || over.lane === 'stages' ? over.name : '',
+          nameOf(over),
+          `${fateOf(over)} · ${duration(((over.end ?? now) - over.start) / 1000)} · from ${clockWithSeconds(over.start)}`,
           over.note,
-          `events ${over.first} to ${over.last}`
+          over.last > over.first ? `events ${over.first} to ${over.last}` : `from event ${over.first} on`
         ]
-      : [over.name, `${clock(over.at)} · event ${over.seq}`];
+      : [over.name, `${clockWithSeconds(over.at)} · event ${over.seq}`];
   return (
     <div
       class="ipa-hover"
@@ -183,6 +223,12 @@ function Hover({ x, y, over, width, now }: { x: number; y: number; over: Bar | M
       ))}
     </div>
   );
+}
+
+function nameOf(bar: Bar): string {
+  const name =
+    bar.lane === 'stages' ? `stage ${bar.id} · ${bar.name}` : bar.lane === 'approvals' ? bar.name : (bar.id.split('/').pop() ?? bar.name);
+  return bar.attempt > 1 ? `${name} · attempt ${bar.attempt}` : name;
 }
 
 function fateOf(bar: Bar): string {

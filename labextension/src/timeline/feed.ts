@@ -3,6 +3,15 @@ import type { Api } from '../api.js';
 import type { EventLine } from '../wire.js';
 import { Lanes } from './lanes.js';
 
+/** A fork of this session: it begins at event `seq`. */
+export interface Branch {
+  sessionId: string;
+  title: string;
+  state: string;
+  seq: number;
+}
+
+const MOST_BRANCHES = 12;
 const FIRST_PAGE = 1000;
 const PAGE = 5000;
 const MAX_PAYLOAD = 1024;
@@ -10,6 +19,7 @@ const MAX_PAYLOAD = 1024;
 export class EventFeed {
   readonly events: EventLine[] = [];
   readonly lanes = new Lanes();
+  branches: Branch[] = [];
   inherited = 0;
   problem = '';
   complete = false;
@@ -17,7 +27,7 @@ export class EventFeed {
   private target = 0;
 
   constructor(
-    private readonly api: Pick<Api, 'events'>,
+    private readonly api: Pick<Api, 'events' | 'detail' | 'row'>,
     private readonly sessionId: string,
     private readonly changed: () => void
   ) {}
@@ -29,6 +39,21 @@ export class EventFeed {
       this.running = null;
     });
     return this.running;
+  }
+
+  /** Look for forks, the newest ones. */
+  async findBranches(): Promise<void> {
+    const { children } = await this.api.detail(this.sessionId);
+    const found = await Promise.all(
+      children.slice(-MOST_BRANCHES).map(id =>
+        Promise.all([this.api.detail(id), this.api.row(id)]).then(
+          ([{ shown, forkedAt }, row]) => ({ sessionId: id, title: row?.title || id, state: shown.card.state, seq: forkedAt ?? 0 }),
+          () => null // a damaged child is no reason not to show the others
+        )
+      )
+    );
+    this.branches = found.filter(branch => branch !== null && branch.seq > 0) as Branch[];
+    this.changed();
   }
 
   private async fetch(): Promise<void> {

@@ -105,6 +105,20 @@ export class Lanes {
     return low - 1;
   }
 
+  /** Where the newest event up to `seq` is; -1 before the first. */
+  indexAtSeq(seq: number): number {
+    let [low, high] = [0, this.seqs.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((this.seqs[middle] ?? 0) <= seq) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low - 1;
+  }
+
   take(event: EventLine): void {
     // what a clock says may run backwards; the order of events does not
     const at = Math.max(Date.parse(event.timestamp) || this.end, this.end);

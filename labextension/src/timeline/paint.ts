@@ -22,6 +22,9 @@ export interface Palette {
 /** What is drawn: lanes in order, each from `top`, `height` high. */
 export interface Layout {
   lanes: { lane: Lane; top: number; height: number; rows: number }[];
+  /** Where forks are named, one line each, and where their stems begin. */
+  branches: { top: number }[];
+  stem: number;
   height: number;
 }
 
@@ -38,7 +41,7 @@ const THIN = 8;
 const APART = 8;
 
 /** Lanes that have something, from top to bottom; a lane with several rows gets thinner ones. */
-export function layout(lanes: Lanes, filter: Filter): Layout {
+export function layout(lanes: Lanes, filter: Filter, branches: number): Layout {
   const used = new Set<Lane>([...lanes.bars.map(bar => bar.lane), ...lanes.marks.map(mark => mark.lane)]);
   const out: Layout['lanes'] = [];
   let top = TOP;
@@ -51,7 +54,9 @@ export function layout(lanes: Lanes, filter: Filter): Layout {
     out.push({ lane, top, height, rows });
     top += height + APART;
   }
-  return { lanes: out, height: top + 2 };
+  const stem = (out[0]?.top ?? TOP) + (out[0]?.height ?? 0) + 4;
+  const lines = filter.hidden.has('branches') ? [] : Array.from({ length: branches }, (_, at) => ({ top: top + at * (ROW + 4) }));
+  return { lanes: out, branches: lines, stem, height: top + lines.length * (ROW + 4) + 2 };
 }
 
 const fails = (bar: Bar): boolean => bar.fate === 'failed' || bar.fate === 'lost';
@@ -81,6 +86,10 @@ export function paint(
   canvas.fillStyle = colours.muted;
   for (const { lane, top, height } of where.lanes) {
     canvas.fillText(LANE_NAMES[lane], 0, top + height / 2);
+  }
+  const [first] = where.branches;
+  if (first !== undefined) {
+    canvas.fillText('forks', 0, first.top + 8);
   }
   canvas.save();
   canvas.beginPath();

@@ -17,7 +17,9 @@ import type { Filter } from './paint.js';
 import { isFailure, storyOf, wordsOf } from './story.js';
 
 export interface HistoryProps {
-  api: Pick<Api, 'events' | 'cardAt'>;
+  api: Pick<Api, 'events' | 'cardAt' | 'detail' | 'row'>;
+  /** Open another session. */
+  open: (sessionId: string) => void;
   sessionId: string;
   /** The newest event that the card knows of. */
   seq: number;
@@ -35,6 +37,7 @@ export function History(props: HistoryProps): JSX.Element {
   const [version, setVersion] = useState(0);
   const feed = useMemo(() => new EventFeed(api, sessionId, () => setVersion(count => count + 1)), [sessionId]);
   useEffect(() => void feed.upTo(seq), [feed, seq]);
+  useEffect(() => void feed.findBranches().catch(() => undefined), [feed]);
   const [cursor, setCursor] = useState<number | null>(null);
   const [range, setRange] = useState<[number, number] | null>(null);
   const [filter, setFilter] = useState<Filter>(NOTHING);
@@ -58,12 +61,14 @@ export function History(props: HistoryProps): JSX.Element {
         <span class="ipa-space" />
         {props.timeline && range !== null ? <Press name="fit" label="Whole" hint="show all of it" onPress={() => setRange(null)} /> : null}
         <span class="ipa-count">
-          {feed.events.length} events{feed.complete ? '' : ' so far…'}
+          {feed.events.length.toLocaleString('en')} events{feed.complete ? '' : ' so far…'}
         </span>
       </div>
       {props.timeline ? (
         <TimelineCanvas
           lanes={feed.lanes}
+          branches={feed.branches}
+          open={props.open}
           version={version}
           filter={filter}
           range={range}

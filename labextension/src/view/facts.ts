@@ -37,7 +37,7 @@ export function progress(card: Card): number | null {
 /** The word for the state, and what it means when that is more than the word. */
 export function headline(card: Card): { state: string; why: string } {
   if (isPausing(card)) {
-    return { state: 'pausing', why: text.line(card.headline.replace(/^running, pausing:?\s*/, ''), 300) };
+    return { state: 'pausing', why: text.line(card.headline.replace(/^running, pausing:?\s*/, '').replace(/\b1 open activities/, '1 open activity'), 300) };
   }
   const prefix = `${card.state}: `;
   const why = card.headline.startsWith(prefix) ? card.headline.slice(prefix.length) : card.headline;
@@ -66,9 +66,9 @@ export function facts(card: Card): Fact[] {
   } else if (card.text) {
     out.push(fact('now', '', text.line(card.text, 120)));
   }
-  if (card.state === 'running') {
+  if (card.state === 'running' && !isPausing(card)) {
     const known = card.remaining_s !== null;
-    const left = known ? text.shortDuration(card.remaining_s ?? 0) : 'unknown';
+    const left = known ? text.shortDuration(Math.max(1, card.remaining_s ?? 0)) : 'unknown';
     out.push(fact('left', known ? 'about' : '', left, known ? 'left' : 'time left', text.line(card.remaining_basis, 200)));
   }
   return out;

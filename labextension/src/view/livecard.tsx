@@ -60,6 +60,7 @@ export function LiveCard(props: LiveCardProps): JSX.Element {
           <History
             api={desk.api}
             sessionId={session_id}
+            open={desk.open}
             seq={card.seq}
             running={card.state === 'running'}
             tall={props.open ?? false}

@@ -11,8 +11,8 @@ from ipyagent_sessions.commands import look, targets
 from ipyagent_sessions.commands.check import policy_of
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.commands.follow import Screen, follow
-from ipyagent_sessions.events import payload_of
 from ipyagent_sessions.errors import NotFound, TaskNotCompleted, UsageError
+from ipyagent_sessions.events import payload_of
 from ipyagent_sessions.lifecycle import ENDED, TaskState
 from ipyagent_sessions.run.launch import launch, rerun, resume_task
 from ipyagent_sessions.run.runner import Resume

@@ -20,6 +20,7 @@ from typing import Any, Final, Literal
 from msgspec import Raw, Struct
 
 from ipyagent_sessions import events as ev
+from ipyagent_sessions import folding
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions import state as states
 from ipyagent_sessions.clock import Clock
@@ -190,7 +191,7 @@ class Appender:
                 **measured,
             )
             line = line_of(event)
-            states.apply(self.state, event)
+            folding.apply(self.state, event)
             self._journal.append(event.seq, line, blobs)
             self._recent.append(line)
         for listener in self.listeners:
@@ -305,7 +306,7 @@ def read_state(layout: Layout, first: int, start: Callable[[], State] | None, un
     for event in reader.events(after=state.seq, until=until):
         if event.seq != state.seq + 1:
             break
-        states.apply(state, event)
+        folding.apply(state, event)
         replayed += 1
     if reader.missing:
         low, high = reader.missing[0]

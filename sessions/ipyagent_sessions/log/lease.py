@@ -190,11 +190,12 @@ def is_free(layout: Layout) -> bool:
 
 
 def heartbeat_age(layout: Layout) -> float | None:
-    """Seconds since the holder last wrote `live.json`, by the file's own time; None when there is none."""
-    try:
-        return max(0.0, time.time() - layout.live.stat().st_mtime)
-    except FileNotFoundError:
-        return None
+    """Seconds since a holder last wrote `live.json`, or announced itself, by the files' own times; None when there is neither."""
+    written = []
+    for path in (layout.live, layout.holder):
+        with contextlib.suppress(FileNotFoundError):
+            written.append(path.stat().st_mtime)
+    return max(0.0, time.time() - max(written)) if written else None
 
 
 def forget_older(layout: Layout, epoch: int) -> None:

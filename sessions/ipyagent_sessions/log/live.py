@@ -16,7 +16,6 @@ from msgspec import Struct
 from ipyagent_sessions.log.files import Disk
 from ipyagent_sessions.log.layout import Layout
 
-
 _Kind = TypeVar("_Kind")
 
 

@@ -14,7 +14,7 @@ from msgspec.json import decode
 
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
-from ipyagent_sessions.errors import ControlRefused, IllegalTransition, LeaseHeld, NotFound
+from ipyagent_sessions.errors import ControlPending, ControlRefused, IllegalTransition, LeaseHeld, NotFound
 from ipyagent_sessions.lifecycle import ENDED, TaskState, check
 from ipyagent_sessions.log import inbox, live
 from ipyagent_sessions.log.appender import Appender
@@ -168,7 +168,7 @@ def request(
     """Ask something of a session's task and return the logged outcome.
 
     If the lease is free it is taken and the request logged here.  Raises ControlRefused with the reason when it is refused, and
-    ControlRefused when the holder has not answered within `wait_s` seconds (the request stays and is answered later).
+    ControlPending when the holder has not answered within `wait_s` seconds (the request stays and is answered later).
     """
     place = session.place
     control = Control(place.ids(), action, actor, ev.Stamper()(place.clock.now()), task_id, expects or [], args)
@@ -188,7 +188,7 @@ def request(
             except LeaseHeld:
                 pass
         if time.monotonic() > deadline:
-            raise ControlRefused(
+            raise ControlPending(
                 f"{action} was left for the holder of {session.id}, which has not answered yet",
                 hint="its process may be stopped; see: ipyagent status " + session.id,
             )

@@ -382,7 +382,7 @@ def _overdue(run: TaskRun) -> str:
 
 
 def _unfinished_stop(run: TaskRun, *, lost: bool) -> TaskStop | None:
-    """A stop that still has to be carried out: the deadline has passed, or a cancel was accepted and then its holder was lost."""
+    """A stop still to be carried out: the deadline has passed, or a cancel was accepted and then its holder was lost."""
     over = _overdue(run)
     if over:
         return TaskStop("deadline", detail=over)

@@ -44,6 +44,11 @@ def size(count: float | None) -> str:
     raise AssertionError("the last unit ends the loop")
 
 
+def times(count: int) -> str:
+    """once, 2 times."""
+    return "once" if count == 1 else f"{count} times"
+
+
 def quantity(count: float) -> str:
     """18.2 k, 3.1 M."""
     if count < 1000:

@@ -46,7 +46,7 @@ def card(shown: Card, *, prefix: str = "%agent") -> str:
     if shown.failed:
         facts.append(f"{shown.failed} failed")
     if shown.recoveries:
-        facts.append(f"recovered {shown.recoveries}×")
+        facts.append(f"recovered {formats.times(shown.recoveries)}")
     if shown.stage:
         facts.append(f"stage <b>{escape(shown.stage)}</b> {_text(shown.stage_name, 60)}")
     if shown.now:

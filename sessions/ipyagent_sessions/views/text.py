@@ -17,7 +17,7 @@ def card(shown: Card, *, prefix: str = "%agent") -> str:
     lines = [f"{plain(shown.title, 60)}  {shown.task_id}  {shown.state}  {formats.duration(shown.elapsed_s)}"]
     lines.append(f"  {bar(shown.done, shown.total)}")
     if shown.recoveries:
-        lines.append(f"  recovered {shown.recoveries}×")
+        lines.append(f"  recovered {formats.times(shown.recoveries)}")
     if shown.stage:
         lines.append(f"  stage {shown.stage} {plain(shown.stage_name, 60)}")
     if shown.now:
