@@ -50,10 +50,11 @@ class AgentMagics(Magics):
         return self.shell
 
     def _perform(self, line: str) -> Any:
-        from ipyagent.screen import CellScreen, Finished
+        from ipyagent.screen import Background, CellScreen, Finished, Picture
         from ipyagent_sessions.commands import parser
         from ipyagent_sessions.commands.dispatch import perform
         from ipyagent_sessions.commands.start import Ended
+        from ipyagent_sessions.run.worker import TaskHandle
 
         options = parser.parse("%agent", parser.split(line))
         name = getattr(options, "out", None)
@@ -62,10 +63,15 @@ class AgentMagics(Magics):
         door = self.door()
         with self._foreground(options):
             result = perform(door, CellScreen(headless=door.headless), options)
-        value = result.value if isinstance(result, Ended) else result
+        if isinstance(result, TaskHandle):
+            result = Background(result, headless=door.headless)
         if name:
-            self.here.user_ns[name] = value
-        return Finished(value, result.task_id, result.session_id, taken=bool(name)) if isinstance(result, Ended) else result
+            self.here.user_ns[name] = result.value if isinstance(result, Ended) else result
+        if isinstance(result, Ended):
+            return Finished(result.value, result.task_id, result.session_id, taken=bool(name))
+        if options.command == "status":
+            return Picture(result, headless=door.headless)
+        return result
 
     @contextlib.contextmanager
     def _foreground(self, options: Any) -> Iterator[None]:

@@ -5,16 +5,25 @@ Headless there is a single display at the end, since updates would be dropped or
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any, Final
 
 from IPython.display import DisplayHandle, display
 
+from ipyagent_sessions.run.worker import TaskHandle
 from ipyagent_sessions.views.shown import Shown
-
 
 TASK_MIME: Final = "application/vnd.ipyagent.task+json"
 """Our front end draws an output with this key live from the server.  It holds ids only: what is shown and what an approval confirms
 comes from the server, so a forged output cannot make a person approve something else than they read."""
+
+
+def bundle_of(shown: Shown, *, headless: bool) -> dict[str, Any]:
+    """`shown` in every form a front end may take.  Headless without our own key, which nbval would compare as a whole."""
+    bundle: dict[str, Any] = {"text/plain": shown.text, "text/html": shown.html}
+    if not headless and isinstance(shown.data, dict) and shown.data.get("task_id"):
+        bundle[TASK_MIME] = {key: shown.data[key] for key in ("session_id", "task_id")}
+    return bundle
 
 
 class CellScreen:
@@ -33,9 +42,7 @@ class CellScreen:
         self._handle = None
 
     def _show(self, shown: Shown) -> None:
-        bundle: dict[str, Any] = {"text/plain": shown.text, "text/html": shown.html}
-        if not self._headless and isinstance(shown.data, dict) and shown.data.get("task_id"):
-            bundle[TASK_MIME] = {key: shown.data[key] for key in ("session_id", "task_id")}
+        bundle = bundle_of(shown, headless=self._headless)
         if self._handle is None:
             self._handle = None if self._headless else DisplayHandle()  # type: ignore[no-untyped-call]  # IPython has no types here
             if self._handle is None:
@@ -61,3 +68,39 @@ class Finished:
     def _ipython_display_(self) -> None:
         if self.value is not None and not self._taken:
             display(self.value)  # type: ignore[no-untyped-call]  # IPython has no types here
+
+
+class Background:
+    """What `--bg` returns: the handle of the task, shown as the task itself.  Await it, or ask for `result()`."""
+
+    def __init__(self, handle: TaskHandle, *, headless: bool) -> None:
+        self.handle = handle
+        self._headless = headless
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.handle, name)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self.handle.__await__()
+
+    def __repr__(self) -> str:
+        return f"<task {self.handle.task_id} in the background; see %agent status {self.handle.session.id}>"
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        ids = {"session_id": self.handle.session.id, "task_id": self.handle.task_id}
+        return bundle_of(Shown(repr(self), None, ids), headless=self._headless)
+
+
+class Picture:
+    """What commands that only look return: its text, its HTML, and live where the front end can draw it."""
+
+    def __init__(self, shown: Shown, *, headless: bool) -> None:
+        self.shown = shown
+        self.data = shown.data
+        self._headless = headless
+
+    def __repr__(self) -> str:
+        return self.shown.text
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        return bundle_of(self.shown, headless=self._headless)

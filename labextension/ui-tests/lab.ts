@@ -133,7 +133,7 @@ export async function dark(page: Page): Promise<void> {
 
 /** Save a picture of `what` for people to look at. */
 export async function shot(what: Page | Locator, name: string): Promise<void> {
-  const folder = process.env['IPYAGENT_SHOTS'] ?? join(here, 'test-results', 'shots');
+  const folder = process.env['IPYAGENT_SHOTS'] ?? join(here, '..', 'lib', 'ui-tests', 'shots');
   mkdirSync(folder, { recursive: true });
   await what.screenshot({ path: join(folder, `${name}.png`) });
 }

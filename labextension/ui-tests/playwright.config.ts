@@ -3,13 +3,13 @@
  *
  *   IPYAGENT_PYTHON   the Python whose environment has the built wheel (default: the checkout's .venv)
  *   CHROMIUM          the browser (default: chromium on PATH at /usr/bin)
- *   IPYAGENT_SHOTS    where screenshots go (default: ui-tests/test-results/shots)
+ *   IPYAGENT_SHOTS    where screenshots go (default: lib/ui-tests/shots)
  */
 import { defineConfig } from '@playwright/test';
 
 export default defineConfig({
   testDir: '.',
-  outputDir: 'test-results/runs',
+  outputDir: '../lib/ui-tests/runs',
   workers: 1,
   retries: 0,
   timeout: 120_000,

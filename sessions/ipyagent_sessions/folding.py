@@ -131,10 +131,15 @@ def _task_queued(state: State, event: Event) -> None:
         )
 
 
+_FOUND_LATER: Final = frozenset({"worker_lost", "forked"})
+"""What is noticed or done after the work had stopped: it ran until the event before."""
+
+
 def _move(state: State, event: Event, target: TaskState, reason: str = "", detail: str = "") -> None:
     sys = state.system_state
     if sys.status is TaskState.RUNNING and target is not TaskState.RUNNING:
-        sys.ran_s = round(sys.ran_s + max(0.0, _between(sys.changed_at, event.timestamp)), 3)
+        ended = state.updated_at if reason in _FOUND_LATER else event.timestamp
+        sys.ran_s = round(sys.ran_s + max(0.0, _between(sys.changed_at, ended)), 3)
     sys.status, sys.reason, sys.detail, sys.changed_at = target, reason, detail, event.timestamp
     sys.pausing = False
     record = state.tasks.get(event.task_id or sys.task_id or "")
@@ -399,7 +404,9 @@ def _checkpoint_created(state: State, event: Event) -> None:
 
 
 def _recovery_completed(state: State, event: Event) -> None:
+    body: p.RecoveryCompleted = parsed(event)
     state.system_state.recoveries += 1
+    state.system_state.recovery = body.sentence
 
 
 def _control_requested(state: State, event: Event) -> None:

@@ -15,7 +15,7 @@ from ipyagent_sessions import config, events, payloads
 from ipyagent_sessions._version import __version__
 from ipyagent_sessions.clock import Clock, Ids, SystemClock, random_id
 from ipyagent_sessions.errors import IpyagentError, NewerFormat
-from ipyagent_sessions.log.files import Disk, sync_folder
+from ipyagent_sessions.log.files import Disk, sync_file, sync_folder
 from ipyagent_sessions.log.format import line_of
 from ipyagent_sessions.log.layout import FORMAT, Layout
 
@@ -85,41 +85,59 @@ class Place:
             )
         return found.id
 
-    def new_folder(self, *, notebook: str | None = None, parent: Parent | None = None) -> str:
-        """Make the folder and the header of a new session; returns its id.  Its first event is still to be written."""
-        while True:
-            session_id = self.ids()
-            folder = self.sessions_folder / session_id
-            try:
-                folder.mkdir(parents=True)
-                break
-            except FileExistsError:
-                continue
-        header = Header(FORMAT, session_id, events.Stamper()(self.clock.now()), notebook, parent)
-        self.disk.write_whole(folder / "session.json", msgspec.json.encode(header), what="header")
-        return session_id
+    def new_session(
+        self,
+        event_type: str,
+        body: payloads.Payload,
+        *,
+        notebook: str | None = None,
+        parent: Parent | None = None,
+        with_task: bool = False,
+    ) -> tuple[str, events.Event]:
+        """Make a session with its header and its first event; returns its id and that event.
 
-    def write_first_event(
-        self, session_id: str, event_type: str, body: payloads.Payload, seq: int, *, task_id: str | None = None
-    ) -> events.Event:
-        """Write a session's first event as the journal of epoch 1, durably, and make the folder's name durable."""
+        It appears under its id complete and durable, or not at all.  `with_task` gives the event the id of the session's first
+        task.
+        """
+        session_id, draft = self._draft()
+        now = events.Stamper()(self.clock.now())
         event = events.Event(
-            seq,
+            parent.seq + 1 if parent else 1,
             event_type,
-            events.Stamper()(self.clock.now()),
-            task_id=task_id,
+            now,
+            task_id=f"{session_id}.1" if with_task else None,
             payload=events.as_raw(body),
             agent_version=VERSION,
         )
-        path = Layout(self.sessions_folder / session_id).journal(1, seq)
-        self.disk.write_whole(path, line_of(event), what="header")
-        sync_folder(self.sessions_folder)
-        return event
+        header = Header(FORMAT, session_id, now, notebook, parent)
+        layout = Layout(draft)
+        layout.header.write_bytes(msgspec.json.encode(header))
+        layout.journal(1, event.seq).write_bytes(line_of(event))
+        for path in (layout.header, layout.journal(1, event.seq)):
+            with open(path, "rb+") as file:
+                sync_file(file.fileno())
+        sync_folder(draft)
+        self.disk.publish(draft, self.sessions_folder / session_id, what="header")
+        return session_id, event
+
+    def _draft(self) -> tuple[str, Path]:
+        """An id that is free, and the hidden folder in which its session is prepared."""
+        self.sessions_folder.mkdir(parents=True, exist_ok=True)
+        while True:
+            session_id = self.ids()
+            draft = self.sessions_folder / f".{session_id}"
+            if (self.sessions_folder / session_id).exists():
+                continue
+            try:
+                draft.mkdir()
+            except FileExistsError:
+                continue
+            return session_id, draft
 
     def session_ids(self) -> list[str]:
         """All ids, in no order."""
         try:
             with os.scandir(self.sessions_folder) as entries:
-                return [e.name for e in entries if e.is_dir()]
+                return [e.name for e in entries if e.is_dir() and not e.name.startswith(".")]
         except FileNotFoundError:
             return []

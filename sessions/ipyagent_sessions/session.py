@@ -212,46 +212,34 @@ class Session:
             )
         event = self.event(seq)
         point = Parent(self.id, seq, ev.digest(event))
-        child = Session(self.place, self.place.new_folder(notebook=self.header.notebook, parent=point))
         mine = self.summary()
-        body = p.SessionForked(
-            self.id,
-            seq,
-            point.hash,
-            ev.clean(direction)[0],
-            ev.clean(title)[0] or f"{mine.title.removesuffix(' (fork)')} (fork)",
+        named = ev.clean(title)[0] or f"{mine.title.removesuffix(' (fork)')} (fork)"
+        body = p.SessionForked(self.id, seq, point.hash, ev.clean(direction)[0], named)
+        child_id, first = self.place.new_session(
+            "SessionForked", body, notebook=self.header.notebook, parent=point, with_task=True
         )
-        first = self.place.write_first_event(child.id, "SessionForked", body, seq + 1, task_id=f"{child.id}.1")
-        if seq == last and mine.state in ENDED:  # the only case in which the child's task is not a suspended one
-            kept = msgspec.structs.replace(
-                mine,
-                session_id=child.id,
-                seq=seq + 1,
-                title=body.title,
-                created_at=first.timestamp,
-                updated_at=first.timestamp,
-                parent=self.id,
-            )
-            live.write_summary(child.layout, kept, self.place.disk)
-            return child
-        live.write_summary(
-            child.layout,
-            live.Summary(
-                child.id,
-                seq + 1,
-                body.title,
-                mine.notebook,
-                first.timestamp,
-                first.timestamp,
-                f"{child.id}.1",
-                mine.target,
-                state="suspended",
+        child = Session(self.place, child_id)
+        known = msgspec.structs.replace(
+            mine,
+            session_id=child_id,
+            seq=first.seq,
+            title=named,
+            created_at=first.timestamp,
+            updated_at=first.timestamp,
+            run_key="",
+            parent=self.id,
+        )
+        if seq != last or mine.state not in ENDED:  # else the fork begins with an ended task, as the parent left it
+            known = msgspec.structs.replace(
+                known,
+                task_id=first.task_id,
+                state=TaskState.SUSPENDED.value,
                 reason="forked",
                 detail=f"forked from {self.id} at {seq}",
-                parent=self.id,
-            ),
-            self.place.disk,
-        )
+                done=0,
+                total=None,
+            )
+        live.write_summary(child.layout, known, self.place.disk)
         return child
 
     def open_activities(self, seq: int) -> set[str]:

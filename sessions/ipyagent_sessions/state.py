@@ -139,6 +139,7 @@ class SystemState(Struct):
     deadline: str | None = None
     attempt: int = 0
     recoveries: int = 0
+    recovery: str = ""
     retry_counts: dict[str, int] = {}
     holder: dict[str, Any] = {}
     environment_blob: str | None = None

@@ -40,9 +40,9 @@ class Store(Place):
 
     def create(self, *, title: str = "", notebook: str | None = None) -> Session:
         """A new, empty session."""
-        session = Session(self, self.new_folder(notebook=notebook))
         body = payloads.SessionCreated(events.clean(title)[0], notebook)
-        event = self.write_first_event(session.id, "SessionCreated", body, 1)
+        session_id, event = self.new_session("SessionCreated", body, notebook=notebook)
+        session = Session(self, session_id)
         live.write_summary(session.layout, summarise(session.id, folding.fold([event])), self.disk)
         return session
 

@@ -45,7 +45,7 @@ class Report(Struct):
     kills: int = 0
     runs: int = 0
     seconds: float = 0.0
-    unreached: int = 0
+    unreached: Counter[str] = field(default_factory=Counter[str])
     deaths: list[Happened] = field(default_factory=list[Happened])
     wrong: list[str] = field(default_factory=list[str])
     counts: Counter[str] = field(default_factory=Counter[str])
@@ -207,8 +207,8 @@ def table(report: Report) -> str:
         lines.append(f"{'ms to go on again, p50 / p99':<48}{cuts[49]:>8.0f} / {cuts[98]:.0f}")
     lines += [
         "",
-        f"{report.kills} kills in {report.runs} runs, {report.seconds:.0f} s; {report.unreached} planned kills came too late "
-        f"and were planned again; wrong: {len(report.wrong)}",
+        f"{report.kills} kills in {report.runs} runs, {report.seconds:.0f} s; {report.unreached.total()} planned kills came "
+        f"too late and were planned again; wrong: {len(report.wrong)}",
     ]
     return "\n".join([*lines, *report.wrong[:40]])
 

@@ -1,8 +1,8 @@
 """Which deaths there are, how many of each, and who dies which one next.
 
 A quota for every seam of `files.SEAMS`, for a death in the middle of a write, on either side of an irreversible effect, while
-an approval is open, and at any other moment.  Trials draw from one pool, at random but seeded, what fits the state they are in; a
-death that a child did not live to see goes back into the pool.
+an approval is open, and at any other moment.  Trials draw from one pool, at random but seeded, what fits their state; a death
+that a child did not live to see goes back into the pool.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ class Pool:
         self.left[WAITING] = max(6, kills // 15)
         self.left[ANY_TIME] = max(kills // 6, kills - self.left.total())
         self.kernels = kernels
-        self.unreached = 0
+        self.unreached: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     @property
     def empty(self) -> bool:
-        return self.left.total() <= 0
+        return not any(n > 0 for n in self.left.values())
 
     def draw(self, rng: random.Random, now: Situation, *, kernel: bool = False) -> Death | None:
         """A death for a child that runs the task, None when none that is left fits."""
@@ -87,15 +87,16 @@ class Pool:
             fits = list(HEADER)
         with self._lock:
             rows = [row for row in fits if self.left[row] > 0] or [row for row in BODY if self.left[row] > 0]
+            if not rows and any(self.left[row] > 0 for row in TAIL) and not now.fresh:
+                rows = [TORN]  # beyond its quota, since without a torn tail none is mended
             if not rows:
                 return None
-            row = rng.choices(rows, [self.left[row] for row in rows])[0]
+            row = rng.choices(rows, [max(1, self.left[row]) for row in rows])[0]
             self.left[row] -= 1
             in_kernel = kernel and self.kernels > 0 and row not in HEADER
             self.kernels -= in_kernel
-        return Death(
-            row, self._at(rng, row), round(rng.uniform(0.01, 1.1 * now.long_s), 3), rng.choice(IRREVERSIBLE), in_kernel
-        )
+        delay = now.long_s * rng.uniform(0.02, 1.0) * (1.0 if now.fresh else rng.random())
+        return Death(row, self._at(rng, row), round(delay, 3), rng.choice(IRREVERSIBLE), in_kernel)
 
     def draw_door(self, rng: random.Random, *, held: bool) -> Death | None:
         """A death for a process that asks something of the task; when nobody holds the lease it logs its request itself."""
@@ -119,4 +120,4 @@ class Pool:
         with self._lock:
             self.left[death.row] += 1
             self.kernels += death.kernel
-            self.unreached += 1
+            self.unreached[death.row] += 1

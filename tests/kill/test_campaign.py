@@ -8,9 +8,11 @@ forked children, of real ipykernels and of processes that only ask.  Its table s
 from __future__ import annotations
 
 import os
+import threading
 from collections import Counter
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.kill import campaign
 from tests.kill.child import EFFECT, INTENT, TORN
@@ -24,9 +26,20 @@ SEED = int(os.environ.get("IPYAGENT_KILL_SEED", "1"))
 pytestmark = pytest.mark.timeout(600)
 
 
+def own() -> set[str]:
+    """The processes, threads and open files of this process."""
+    me = psutil.Process()
+    files = {f"file {f.path}" for f in me.open_files()} | {f"socket {s.laddr}" for s in me.net_connections()}
+    return (
+        {f"process {p.pid}" for p in me.children(recursive=True)} | {f"thread {t.name}" for t in threading.enumerate()} | files
+    )
+
+
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> campaign.Report:
+    before = own()
     done = campaign.run(tmp_path_factory.mktemp("campaign"), kills=KILLS, seed=SEED, kernels=KERNELS)
+    done.wrong += [f"left behind: {x}" for x in own() - before]
     text = campaign.table(done)
     request.config.stash[TABLE] = text
     folder = Path(os.environ.get("IPYAGENT_KILL_REPORT") or tmp_path_factory.getbasetemp())
@@ -58,6 +71,10 @@ def test_every_run_ends_completed_with_the_result_of_one_that_nobody_killed(repo
 
 def test_each_log_is_contiguous_and_without_doubles_also_for_plain_pyarrow(report: campaign.Report) -> None:
     assert report.of("contiguous", "damage", "pyarrow", "logged", "answers to approval", "answered") == []
+
+
+def test_no_process_thread_or_open_file_is_left_behind(report: campaign.Report) -> None:
+    assert report.of("left behind", "left lying about") == []
 
 
 def test_nothing_else_is_wrong(report: campaign.Report) -> None:

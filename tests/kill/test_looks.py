@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from tests.kill import looks
@@ -50,9 +51,9 @@ def value_changed(session: Session, witness: Witness) -> None:
 
 
 def effect_missing(session: Session, witness: Witness) -> None:
-    lines = open(witness.path, encoding="utf-8").readlines()
-    with open(witness.path, "w", encoding="utf-8") as file:
-        file.writelines(line for line in lines if not ('"effect"' in line and '"publish:0"' in line))
+    path = Path(witness.path)
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text("".join(x for x in lines if not ('"effect"' in x and '"publish:0"' in x)), encoding="utf-8")
 
 
 @pytest.mark.parametrize(

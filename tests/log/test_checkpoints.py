@@ -122,8 +122,7 @@ def test_no_snapshot_of_an_event_that_is_not_durable(session: Session, me: Holde
     appender.checkpoint("manual", "too early")
     wait_until(lambda: appender.trouble is not None, what="the report")
     assert checkpoints.sequence(session.layout) == []
-    appender._journal.close()
-    appender.lease.release()
+    appender.abandon()
     assert session.state().seq == 1
 
 

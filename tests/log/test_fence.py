@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from ipyagent_sessions.errors import LeaseHeld, LeaseLost
 from ipyagent_sessions.log import checkpoints, sealing
+from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.lease import Holder
 from ipyagent_sessions.log.reader import Reader
 from ipyagent_sessions.session import Session
@@ -54,6 +57,14 @@ def zombie(store: Store, session: Session) -> Iterator[Child]:
         yield child
 
 
+def take_over(session: Session, me: Holder) -> Appender:
+    """Take the session over from a holder that has been silent for a minute."""
+    for path in (session.layout.holder, session.layout.live):
+        if path.exists():
+            os.utime(path, (time.time() - 60, time.time() - 60))
+    return session.append(me, force=True)
+
+
 def texts(session: Session) -> list[str]:
     return [session.payload(e).get("text", "") for e in session.events() if e.event_type == "Noted"]
 
@@ -70,11 +81,20 @@ def test_a_sleeping_holder_is_not_overrun_without_force(session: Session, me: Ho
         session.append(me)
 
 
+def test_a_holder_that_was_heard_of_a_moment_ago_is_not_overrun_with_force_either(session: Session, me: Holder) -> None:
+    old = session.append(me)
+    with pytest.raises(LeaseHeld):
+        session.append(me, force=True)
+    old.emit("Noted", {"text": "goes on"}, ignorable=True)
+    old.close()
+    assert texts(session) == ["goes on"]
+
+
 @pytest.mark.parametrize("successors", [1, 2, 5])
 def test_a_woken_zombie_gets_nothing_acknowledged_however_many_held_the_lease_since(
     session: Session, me: Holder, zombie: Child, successors: int
 ) -> None:
-    appender = session.append(me, force=True)
+    appender = take_over(session, me)
     for n in range(successors):
         if n:
             appender.close()
@@ -95,7 +115,7 @@ def test_a_woken_zombie_gets_nothing_acknowledged_however_many_held_the_lease_si
 
 
 def test_a_zombie_leaves_no_snapshot_and_no_segment_behind(session: Session, me: Holder, zombie: Child) -> None:
-    appender = session.append(me, force=True)
+    appender = take_over(session, me)
     activities(appender, 40)
     appender.acknowledge()
     before = sealing.sealed_until(session.layout)
@@ -112,7 +132,7 @@ def test_a_zombie_that_awakes_after_its_log_was_sealed_away_changes_nothing(
     session: Session, me: Holder, zombie: Child
 ) -> None:
     for n in range(3):
-        appender = session.append(me, force=n == 0)
+        appender = take_over(session, me) if n == 0 else session.append(me)
         activities(appender, 20)
         appender.close(rest=True)
     before = [(e.seq, e.event_type, bytes(e.payload)) for e in session.events()]
@@ -127,7 +147,7 @@ def test_a_taken_over_appender_in_this_process_raises_on_each_door(session: Sess
     old = session.append(me)
     old.emit("Noted", {"text": "kept"}, ignorable=True)
     old.acknowledge()
-    new = session.append(me, force=True)
+    new = take_over(session, me)
     old.emit("Noted", {"text": "ignored"}, ignorable=True)
     for door in (old.acknowledge, old.barrier, old.close):
         with pytest.raises(LeaseLost, match="taken over"):
@@ -139,7 +159,7 @@ def test_a_taken_over_appender_in_this_process_raises_on_each_door(session: Sess
 
 def test_a_fenced_holder_does_not_give_the_new_one_s_lease_away(session: Session, me: Holder) -> None:
     old = session.append(me)
-    new = session.append(me, force=True)
+    new = take_over(session, me)
     old.abandon()
     assert session.held()
     with pytest.raises(LeaseHeld):
@@ -149,7 +169,7 @@ def test_a_fenced_holder_does_not_give_the_new_one_s_lease_away(session: Session
 
 def test_what_a_fenced_flush_wrote_is_not_called_durable(session: Session, me: Holder) -> None:
     old = session.append(me)
-    session.append(me, force=True).close()
+    take_over(session, me).close()
     old.checkpoint("manual", "never")
     with pytest.raises(LeaseLost):
         old.acknowledge()

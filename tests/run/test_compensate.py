@@ -14,7 +14,7 @@ from ipyagent_sessions.run.definitions import Workflow, workflow
 
 
 class Crash(BaseException):
-    """Ends the task's thread where it is, with nothing more logged: as a kill would."""
+    """Ends the task's thread where it is: of the task nothing more is done, as after a kill."""
 
 
 class Deploy:
@@ -128,7 +128,7 @@ def test_a_crash_in_the_middle_undoes_the_rest_and_none_twice_and_does_not_go_fo
     with pytest.raises(Crash):
         handle.result(10)
     session = handle.session
-    assert session.effective_state() == "lost"
+    assert session.state().system_state.reason == "worker_lost"
     deploy.crash_at = None
     gate.open()
     engine.ended(engine.resume(handle, deploy.flow()), "failed" if ends == "fail" else "cancelled")

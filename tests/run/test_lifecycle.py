@@ -11,10 +11,11 @@ from tests.run.harness import Engine, Gate, Witness, answer, bodies, of_type, re
 
 from ipyagent_sessions.errors import ControlRefused, LeaseHeld, UsageError
 from ipyagent_sessions.log import lease, live
-from ipyagent_sessions.run import environment, launch
+from ipyagent_sessions.run import environment, identity, launch
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Workflow, workflow
 from ipyagent_sessions.run.launch import Origin
+from ipyagent_sessions.run.runner import queue
 from ipyagent_sessions.run.task import RunOptions
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.testing import FakeClock, wait_until
@@ -206,21 +207,38 @@ def test_a_crash_right_after_the_end_is_not_taken_for_an_unfinished_task(
 
 
 def test_a_task_that_was_queued_and_never_began_is_found_again(
+    engine: Engine, steps: Steps, gate: Gate, me: lease.Holder
+) -> None:
+    """The crash came before its first start."""
+    session = engine.store.create(notebook="a.ipynb")
+    arguments = identity.arguments("flow", (5,), {})
+    key = launch.run_key(Origin("a.ipynb", "c1"), steps.flow, arguments)
+    appender = session.append(me)
+    queue(appender, session, steps.flow, arguments, RunOptions(), run_key=key, cell="c1")
+    appender.close()
+    gate.open()
+    again = call(engine, steps.flow, 5)
+    assert again.session.id == session.id
+    assert again.handle is not None
+    assert again.handle.result(10) == "done 5"
+
+
+def test_an_engine_that_cannot_start_says_so_and_the_next_call_starts_anew(
     engine: Engine, steps: Steps, gate: Gate, monkeypatch: Any
 ) -> None:
     def fails() -> Any:
-        raise OSError("crashed before the start")
+        raise OSError("no such folder")
 
     monkeypatch.setattr(environment, "snapshot", fails)
     first = call(engine, steps.flow, 5)
     assert first.handle is not None
-    with pytest.raises(OSError, match="crashed"):
+    with pytest.raises(OSError, match="no such folder"):
         first.handle.result(10)
-    assert first.session.state().system_state.status == "queued"
+    assert not first.session.held()
+    assert first.session.effective_state() == "failed"
     monkeypatch.undo()
     gate.open()
     again = call(engine, steps.flow, 5)
-    assert again.session.id == first.session.id
     assert again.handle is not None
     assert again.handle.result(10) == "done 5"
 

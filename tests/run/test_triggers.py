@@ -41,7 +41,8 @@ def triggers(session: Session) -> list[str]:
 
 
 def policy(**block: Any) -> CheckpointPolicy:
-    return CheckpointPolicy(**{"interval_s": None, **block})
+    given: dict[str, Any] = {"interval_s": None, **block}
+    return CheckpointPolicy(**given)
 
 
 def waiting(gate: Gate) -> Workflow:

@@ -52,7 +52,7 @@ _COMMANDS: Final[dict[str, Callable[[Door, Screen, argparse.Namespace], Any]]] =
     "log": lambda door, screen, o: look.log(door.session(o.id), last=o.last, event_type=o.type),
     "state": lambda door, screen, o: look.state(door.session(o.id), at=o.at),
     "checkpoints": lambda door, screen, o: look.checkpoints(door.session(o.id)),
-    "replay": lambda door, screen, o: look.replay(door, door.session(o.id), to=o.to),
+    "replay": lambda door, screen, o: look.replay(door, door.session(o.id), to=o.to, last=o.last),
     "sql": _sql,
     "doctor": lambda door, screen, o: check.doctor(door),
     "config": lambda door, screen, o: check.show_config(door, o.file),

@@ -154,19 +154,19 @@ def checkpoints(session: Session) -> Table:
     )
 
 
-def replay(door: Door, session: Session, *, to: str | None) -> Shown:
+def replay(door: Door, session: Session, *, to: str | None, last: int) -> Shown:
     """What happened up to an event or a checkpoint, rebuilt from the log: no model and no tool is called, nothing is written."""
     until = at_of(session, to)
     picture = card_of(door, session, until if until is not None else session.last_seq())
-    rows = [_log_row(event) for event in session.events(until=until)]
-    columns = ["seq", "time", "event", "activity", "what"]
-    head = f"replay of {session.id}, events 1 to {picture.seq}; nothing is executed"
-    text = f"{head}\n\n{text_view.table(columns, rows, right=frozenset(['seq']), width=WIDE)}\n\n{text_view.card(picture, prefix=door.prefix)}"
-    html = (
-        html_view.pre(head)
-        + html_view.table(columns, rows, right=frozenset(["seq"]))
-        + html_view.card(picture, prefix=door.prefix)
-    )
+    first = max(1, picture.seq - last + 1)
+    rows = [_log_row(event) for event in session.events(after=first - 1, until=until)]
+    columns, right = ["seq", "time", "event", "activity", "what"], frozenset(["seq"])
+    head = f"replay of {session.id}, events {first} to {picture.seq}; nothing is executed"
+    if first > 1:
+        head += f"\n{first - 1} earlier events with --last {picture.seq}"
+    listed = text_view.table(columns, rows, right=right, width=WIDE)
+    text = f"{head}\n\n{listed}\n\n{text_view.card(picture, prefix=door.prefix)}"
+    html = html_view.pre(head) + html_view.table(columns, rows, right=right) + html_view.card(picture, prefix=door.prefix)
     return Shown(text, html, msgspec.to_builtins(picture))
 
 

@@ -32,6 +32,10 @@ COMMANDS: Final = {
 }
 
 
+RUN_OPTIONS: Final = frozenset({"bg", "out", "durability", "title", "session", "new", "once", "pickle"})
+"""The options of `run`: a workflow's parameter of such a name is given behind `--`."""
+
+
 class _Parser(argparse.ArgumentParser):
     """Raises UsageError instead of ending the process."""
 
@@ -116,6 +120,9 @@ def _looking(commands: dict[str, _Parser]) -> None:
     commands["log"].add_argument("--last", type=int, default=50, metavar="N", help="the newest N events; default: 50")
     commands["log"].add_argument("--type", default=None, metavar="TYPE", help="events of this type only")
     commands["state"].add_argument("--at", metavar="SEQ|LABEL", help="an event, or a checkpoint's label")
+    commands["replay"].add_argument(
+        "--last", type=int, default=200, metavar="N", help="show the newest N events; default: 200"
+    )
     commands["replay"].add_argument("--to", metavar="SEQ|LABEL", help="an event, or a checkpoint's label")
     commands["sql"].add_argument("query", nargs=argparse.REMAINDER, metavar="QUERY")
     commands["sql"].add_argument("--out", metavar="VAR", default=None, help="put the result into this variable")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ipyagent_sessions.commands.door import VARIABLE, Door
+from ipyagent_sessions.commands.parser import RUN_OPTIONS
 from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.run.definitions import Workflow
 from ipyagent_sessions.session import Session
@@ -141,6 +142,12 @@ def arguments(
             else:
                 text = rest.pop(0)
         kwargs[name] = _value(text, types_of.get(name), name, namespace)
+    for parameter in parameters[len(args) :]:
+        if parameter.default is parameter.empty and parameter.name not in kwargs and parameter.name in RUN_OPTIONS:
+            raise UsageError(
+                f"{workflow.name} needs {parameter.name}",
+                hint=f"--{parameter.name} is an option of this command: give the workflow's own behind --",
+            )
     return tuple(args), kwargs
 
 

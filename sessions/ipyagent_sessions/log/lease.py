@@ -190,7 +190,7 @@ def is_free(layout: Layout) -> bool:
 
 
 def heartbeat_age(layout: Layout) -> float | None:
-    """Seconds since a holder last wrote `live.json`, or announced itself, by the files' own times; None when there is neither."""
+    """Seconds since a holder last wrote `live.json` or announced itself, by the files' times; None when there is neither."""
     written = []
     for path in (layout.live, layout.holder):
         with contextlib.suppress(FileNotFoundError):

@@ -69,6 +69,11 @@ class Context:
         """The workflow's own part of the business state, as `set` and `append` left it."""
         return self._run.state.business_state.values
 
+    @property
+    def instruction(self) -> str:
+        """What a person said when the task was resumed (`--say`) or forked (`--direction`); empty when nothing."""
+        return self._run.state.system_state.instruction
+
     # Activities
 
     def run(
@@ -99,7 +104,7 @@ class Context:
                 f"{known.name} has a parameter of its own named {', '.join(clash)}",
                 hint="bind it with functools.partial, or rename it",
             )
-        if effect is not None and effect not in EFFECTS:
+        if effect not in (None, *EFFECTS):
             raise UsageError(f"{known.name}: effect={effect!r} is not known", hint=f"one of {', '.join(EFFECTS)}")
         body = identity.arguments(known.name, args, kwargs)
         chosen: Effect = effect or known.effect or self._run.default_effect or "irreversible"

@@ -6,6 +6,7 @@ unfinished task (R007; Restart and Run All is what people do), `new` starts anot
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from msgspec import Struct
 
 from ipyagent_sessions import codec
 from ipyagent_sessions import payloads as p
-from ipyagent_sessions.errors import ControlRefused, ResultLost, UsageError
+from ipyagent_sessions.errors import ControlRefused, IpyagentError, ResultLost, UsageError
 from ipyagent_sessions.lifecycle import ENDED, TaskState
 from ipyagent_sessions.log import live
 from ipyagent_sessions.log.lease import Holder, this_process
@@ -203,6 +204,9 @@ def _same_call(store: Store, key: str, *, completed_too: bool) -> Listed | None:
     ended = {s.value for s in ENDED}
     for found in store.sessions():
         summary = found.summary
+        if summary is not None and not summary.state:  # a crash may have come between a task's first event and its summary
+            with contextlib.suppress(IpyagentError, OSError):
+                found.summary = summary = summarise(found.session_id, store.session(found.session_id).state())
         if summary is None or summary.run_key != key:
             continue
         if summary.state not in ended or (completed_too and summary.state == TaskState.COMPLETED):

@@ -321,6 +321,8 @@ def _attend(run: TaskRun, controls: list[Control]) -> None:
         if not refusal and asked.action == "resume":
             refusal = "it is held here already and goes on by itself once nothing is missing"
         logged = control.log(run.appender, asked, refusal)
+        if logged is not None and not refusal and asked.action == "checkpoint":  # in one commit with its request
+            run.checkpoint("manual", str(asked.args.get("label", "")), actor=asked.actor)
         run.sync()
         run.appender.disk.seam("after control logged")
         cancels = asked.action == "cancel" and not refusal  # stays until it is done: a death before that must not lose it
@@ -346,9 +348,6 @@ def _apply(run: TaskRun, asked: Control) -> None:
         run.stop("cancel", actor=asked.actor, reason=str(asked.args.get("reason", "")))
     elif asked.action == "answer":
         answered(run, str(asked.args["approval_id"]), asked.actor)
-    elif asked.action == "checkpoint":
-        run.checkpoint("manual", str(asked.args.get("label", "")), actor=asked.actor)
-        run.sync()
 
 
 def answered(run: TaskRun, approval_id: str, actor: str) -> None:

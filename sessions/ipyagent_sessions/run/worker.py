@@ -12,8 +12,9 @@ import threading
 from collections.abc import Generator
 from typing import Any
 
+from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import IpyagentError, LeaseLost, PersistenceError, TaskNotCompleted
-from ipyagent_sessions.lifecycle import ENDED
+from ipyagent_sessions.lifecycle import ENDED, TaskState
 from ipyagent_sessions.log import inbox, live
 from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.inbox import Control
@@ -90,6 +91,7 @@ class TaskHandle:
             self.outcome = asyncio.run(self._drive(workflow, resume))
         except BaseException as error:  # noqa: BLE001  # kept for result(): this thread has nobody else to tell
             self.trouble = error
+            self._record(error)
         finally:
             try:
                 self._close()
@@ -101,6 +103,16 @@ class TaskHandle:
 
     def _began(self, run: TaskRun) -> None:
         self.run = run
+
+    def _record(self, error: BaseException) -> None:
+        """Log that the engine itself stopped: a task that had not begun has failed, one that ran can be resumed."""
+        status, told = self._appender.state.system_state.status, f"{type(error).__name__}: {error}"
+        if status is TaskState.QUEUED:
+            failed = p.TaskFailed(type(error).__name__, str(error), "start")
+            self._appender.emit("TaskFailed", failed, task_id=self.task_id)
+        elif status is TaskState.RUNNING:
+            stopped = p.TaskSuspended("worker_lost", f"the engine stopped with {told}", "resume")
+            self._appender.emit("TaskSuspended", stopped, task_id=self.task_id)
 
     def _close(self) -> None:
         appender = self._appender

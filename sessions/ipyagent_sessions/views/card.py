@@ -78,6 +78,7 @@ class Card(Struct):
     goal: str | None = None
     attempt: int = 0
     recoveries: int = 0
+    recovery: str = ""
 
 
 def card(session_id: str, state: State, live: Live | None, effective: str, now: float) -> Card:
@@ -128,6 +129,7 @@ def card(session_id: str, state: State, live: Live | None, effective: str, now: 
         state.business_state.current_goal,
         system.attempt,
         system.recoveries,
+        system.recovery,
     )
 
 

@@ -45,8 +45,9 @@ def card(shown: Card, *, prefix: str = "%agent") -> str:
     facts = [f"<b>{escape(shown.state)}</b> {formats.duration(shown.elapsed_s)}", f"<b>{shown.done}{of}</b> {what}"]
     if shown.failed:
         facts.append(f"{shown.failed} failed")
-    if shown.recoveries:
-        facts.append(f"recovered {formats.times(shown.recoveries)}")
+    if shown.recovery:
+        again = f" ({formats.times(shown.recoveries)})" if shown.recoveries > 1 else ""
+        facts.append(f"{_text(shown.recovery, 200)}{again}")
     if shown.stage:
         facts.append(f"stage <b>{escape(shown.stage)}</b> {_text(shown.stage_name, 60)}")
     if shown.now:
@@ -56,6 +57,8 @@ def card(shown: Card, *, prefix: str = "%agent") -> str:
         facts.append(f'<b>{rest}</b> left <span style="{_MUTED}">({_text(shown.remaining_basis, 80)})</span>')
     elif shown.headline != shown.state and not shown.asks:  # a request says it below
         facts.append(_text(shown.headline, 300))
+        if not shown.actions["resume"]:
+            facts.append(f"continue with <code>{escape(prefix)} resume {escape(shown.session_id)}</code>")
     rows = [head, bar, f'<div style="display:flex;flex-wrap:wrap;gap:4px 14px;padding:6px 12px">{_spans(facts)}</div>']
     rows += [_ask(shown, ask, prefix) for ask in shown.asks]
     rows.append(
@@ -87,9 +90,9 @@ def _foot(shown: Card) -> list[str]:
 
 
 def _ask(shown: Card, ask: Ask, prefix: str) -> str:
-    answers = f"{prefix} approve {shown.session_id} --approval {ask.approval_id}"
-    if ask.choices:
-        answers += f" --choice {'|'.join(ask.choices)}"
+    request = f"{shown.session_id} --approval {ask.approval_id}"
+    choice = f" --choice {'|'.join(ask.choices)}" if ask.choices else ""
+    answers = f"{prefix} approve {request}{choice}   or   {prefix} deny {request}"
     details = f" <code>{_text(ask.details, 400)}</code>" if ask.details else ""
     return (
         f'<div style="margin:2px 12px 8px;padding:6px 10px;border:1px solid var(--jp-warn-color1, #9a6700);border-radius:5px">'

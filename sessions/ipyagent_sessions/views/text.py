@@ -16,8 +16,9 @@ def card(shown: Card, *, prefix: str = "%agent") -> str:
     """A task in a few lines; `prefix` is how commands are written at this door."""
     lines = [f"{plain(shown.title, 60)}  {shown.task_id}  {shown.state}  {formats.duration(shown.elapsed_s)}"]
     lines.append(f"  {bar(shown.done, shown.total)}")
-    if shown.recoveries:
-        lines.append(f"  recovered {formats.times(shown.recoveries)}")
+    if shown.recovery:
+        again = f" ({formats.times(shown.recoveries)})" if shown.recoveries > 1 else ""
+        lines.append(f"  {plain(shown.recovery, 200)}{again}")
     if shown.stage:
         lines.append(f"  stage {shown.stage} {plain(shown.stage_name, 60)}")
     if shown.now:
@@ -28,6 +29,8 @@ def card(shown: Card, *, prefix: str = "%agent") -> str:
         lines.append(f"  remaining {rest} ({shown.remaining_basis})")
     elif shown.headline != shown.state and not shown.asks:  # a request says it below
         lines.append(f"  {plain(shown.headline, 200)}")
+        if not shown.actions["resume"]:
+            lines.append(f"  continue with: {prefix} resume {shown.session_id}")
     if shown.checkpoint_age_s is not None:
         named = f" {shown.checkpoint_label}" if shown.checkpoint_label else ""
         following = f", next in {formats.duration(shown.checkpoint_next_s)}" if shown.checkpoint_next_s is not None else ""
