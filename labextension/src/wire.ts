@@ -130,6 +130,7 @@ export interface Card {
   goal: string | null;
   attempt: number;
   recoveries: number;
+  recovery: string;
 }
 
 /** Something that waits for a person.  `details` is JSON text; `digest` is what an answer confirms. */

@@ -133,7 +133,7 @@ def finish(trial: Trial, reference: Reference) -> None:
     session = trial.session()
     if session is not None and (session.layout.holder.exists() or not trial.ended):
         control.attend(session, by="sweeper")
-    found = trial._look(lambda: looks.at_end(trial.store(), trial.witness, trial.durability, reference))
+    found = trial.look(lambda: looks.at_end(trial.store(), trial.witness, trial.durability, reference))
     trial.wrong += [f"trial {trial.number} at its end: {w}" for w in found or ()]
 
 

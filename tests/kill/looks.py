@@ -212,4 +212,5 @@ def sealed_seqs(folder: Path) -> list[int]:
     """The seqs in all Parquet files of a folder, read without any of our code."""
     import pyarrow.parquet as pq
 
-    return [seq for path in folder.glob("*.parquet") for seq in pq.read_table(path, columns=["seq"])["seq"].to_pylist()]
+    columns = [pq.read_table(path, columns=["seq"])["seq"].to_pylist() for path in folder.glob("*.parquet")]
+    return [int(seq) for column in columns for seq in column if seq is not None]

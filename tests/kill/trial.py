@@ -267,7 +267,7 @@ class Trial:
     # Looking
 
     def _note_death(self, death: Death, host: str) -> None:
-        session, state = self._look(self._status) or (None, None)
+        session, state = self.look(self._status) or (None, None)
         execution = state.execution_state if state is not None else None
         opened = list(execution.active_activities.values()) if execution is not None else []
         self.deaths.append(
@@ -285,10 +285,10 @@ class Trial:
         self.witness.note("killed", row=death.row, at=death.at)
 
     def _after_death(self, *, running: bool = False) -> None:
-        found = self._look(lambda: looks.after_death(self.store(), self.witness, self.durability, running=running))
+        found = self.look(lambda: looks.after_death(self.store(), self.witness, self.durability, running=running))
         self.wrong += [f"trial {self.number} after {self.deaths[-1].row} ({self.deaths[-1].at}): {w}" for w in found or ()]
 
-    def _look(self, look: Callable[[], Any]) -> Any:
+    def look(self, look: Callable[[], Any]) -> Any:
         try:
             return look()
         except looks.UNREADABLE as error:
