@@ -44,6 +44,13 @@ export class Desk {
     return this.notices.get(sessionId) ?? null;
   }
 
+  /** What was told of a session is over, as when its task has changed its state since. */
+  forget(sessionId: string): void {
+    if (this.notices.delete(sessionId)) {
+      this.listeners.forEach(told => told(sessionId));
+    }
+  }
+
   onChange(told: (sessionId: string) => void): () => void {
     this.listeners.add(told);
     return () => this.listeners.delete(told);

@@ -6,9 +6,7 @@
  * they become visible escapes, as `ipyagent_sessions.textsafe` does it.
  */
 
-// eslint-disable-next-line no-control-regex
 const LINE_UNSAFE = /[\u0000-\u001f\u007f-\u009f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]/gu;
-// eslint-disable-next-line no-control-regex
 const BLOCK_UNSAFE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]/gu;
 
 /** One line: controls and overrides as escapes, cut to `width` characters with an ellipsis. */

@@ -85,6 +85,13 @@ test('the first button is Pause, then Stop now, then Resume', () => {
   assert.equal(buttonsOf(aCard(), new Set(['pause']), OPEN)[0]?.label, 'Pausing…');
 });
 
+test('a recovery is told in its own sentence, and an older server may not know it', () => {
+  assert.match(visible(html({ shown: aShown({ recoveries: 2, recovery: 'continued at activity 7; 3 are not repeated' }) })), /3 are not repeated \(recovered 2 times\)/);
+  const older = { ...aCard() } as Partial<ReturnType<typeof aCard>>;
+  delete older.recovery;
+  assert.ok(html({ shown: { ...aShown(), card: older as ReturnType<typeof aCard> } }).includes('Audit'));
+});
+
 test('draining is told', () => {
   assert.deepEqual(headline(aCard({ headline: 'running, pausing: waiting for 3 open activities' })), {
     state: 'pausing',

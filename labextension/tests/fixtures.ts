@@ -41,6 +41,7 @@ export function aCard(more: Partial<Card> = {}): Card {
     goal: null,
     attempt: 1,
     recoveries: 0,
+    recovery: '',
     ...more
   };
 }

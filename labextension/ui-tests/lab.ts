@@ -129,6 +129,7 @@ export const button = (where: Locator, name: string): Locator => where.locator(`
 export async function dark(page: Page): Promise<void> {
   await command(page, 'apputils:change-theme', { theme: 'JupyterLab Dark' });
   await page.waitForFunction(() => document.body.dataset['jpThemeLight'] === 'false');
+  await page.locator('#jupyterlab-splash').waitFor({ state: 'detached' });
 }
 
 /** Save a picture of `what` for people to look at. */

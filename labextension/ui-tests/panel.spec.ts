@@ -4,6 +4,7 @@ import { expect, test } from '@playwright/test';
 
 import { SETUP, busy, free } from './cells.js';
 import { Lab, button, card, command, dark, python, runAll, shot } from './lab.js';
+import { rich } from './rich.js';
 
 /** Sessions and events as large as they may become, made by the engine itself. */
 const FLEET = `
@@ -156,6 +157,40 @@ test.describe('10,000 events', () => {
     expect(Math.max(...painted)).toBeLessThan(200);
     await shot(page, 'timeline-10000');
   });
+});
+
+test('everything that a timeline can show, zoomed and filtered', async ({ page }) => {
+  const lab = await Lab.start();
+  try {
+    const id = rich(lab);
+    await lab.visit(page, 'lab?reset');
+    await command(page, 'ipyagent:show-panel');
+    await command(page, 'ipyagent:open', { session_id: id });
+    const tab = page.locator('.ipa-tab .ipa-card');
+    await expect(tab.locator('.ipa-ask')).toContainText('delete_files');
+    await expect(tab.locator('.ipa-branch-name')).toHaveText('skip ctypes');
+    for (const lane of ['stages', 'activities', 'model', 'tools', 'approvals', 'task']) {
+      await expect(tab.locator('.ipa-kinds')).toContainText(lane);
+    }
+    await shot(page, 'timeline-rich');
+    await tab.locator('.ipa-lanes').hover({ position: { x: 500, y: 40 } });
+    await page.keyboard.down('Control');
+    await page.mouse.wheel(0, -300);
+    await page.mouse.wheel(0, -300);
+    await page.keyboard.up('Control');
+    await expect(button(tab, 'fit')).toBeVisible();
+    await button(tab, 'fit').click();
+    await expect(button(tab, 'fit')).toHaveCount(0);
+    await tab.getByLabel('failures only').check();
+    await expect(tab.locator('.ipa-event')).toHaveCount(2);
+    await dark(page);
+    await tab.getByLabel('failures only').uncheck();
+    await shot(page, 'timeline-rich-dark');
+    await button(tab, 'denied').click();
+    await expect(tab.locator('.ipa-ask')).toHaveCount(0);
+  } finally {
+    await lab.stop();
+  }
 });
 
 test('without a server part: one honest line and the notebook’s own text', async ({ page }) => {

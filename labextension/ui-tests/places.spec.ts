@@ -47,9 +47,8 @@ test('in a narrow window nothing is cut off that can be pressed', async ({ page 
   await runAll(page);
   const last = page.locator('.jp-OutputArea .ipa-card').last();
   await expect(last).toHaveAttribute('data-state', 'running');
-  await button(last, 'timeline').click(); // the file browser is open: the card has 250 pixels
-  await shot(page, 'very-narrow');
   await command(page, 'application:toggle-left-area');
+  await button(last, 'timeline').click();
   await last.scrollIntoViewIfNeeded();
   await page.waitForTimeout(1500);
   await shot(page, 'narrow');

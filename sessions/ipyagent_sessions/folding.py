@@ -243,6 +243,10 @@ def _activity_progressed(state: State, event: Event) -> None:
         run.total, run.text = body.total, body.text
 
 
+_UNCOUNTED: Final = frozenset({"value", "sleep", "emit"})
+"""Recorded results that are no work of their own."""
+
+
 def _activity_completed(state: State, event: Event) -> None:
     body: p.ActivityCompleted = parsed(event)
     run, business = state.execution_state, state.business_state
@@ -268,7 +272,7 @@ def _activity_completed(state: State, event: Event) -> None:
     if active is not None:
         recorded.effect, recorded.compensable, recorded.source = active.effect, active.compensable, active.source
     business.results[activity_id] = recorded
-    if body.kind not in ("value", "sleep"):
+    if body.kind not in _UNCOUNTED:
         run.done += 1
 
 
@@ -335,6 +339,7 @@ def _state_changed(state: State, event: Event) -> None:
 
 def _approval_requested(state: State, event: Event) -> None:
     body: p.ApprovalRequested = parsed(event)
+    state.asked += 1
     state.execution_state.approvals[body.approval_id] = Approval(
         event.seq,
         body.question,
@@ -419,7 +424,9 @@ def _control_requested(state: State, event: Event) -> None:
     elif body.action == "redo":
         for activity_id in body.args.get("activities", ()):
             dropped = state.business_state.results.pop(str(activity_id), None)
-            if dropped is not None:
+            if dropped is not None and not dropped.ok:
+                state.execution_state.failed -= 1
+            elif dropped is not None and dropped.kind not in _UNCOUNTED:
                 state.execution_state.done -= 1
     elif body.action == "rename":
         state.title = str(body.args.get("title", state.title))

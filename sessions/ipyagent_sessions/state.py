@@ -181,6 +181,7 @@ class State(Struct):
     cost_usd: float = 0.0
     alarms: list[str] = []
     controls: list[str] = []
+    asked: int = 0
     lineage: list[tuple[str, int]] = []
 
 

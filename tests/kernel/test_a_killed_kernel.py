@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.kernel.notebook import DEADLINE_S, DEFINITIONS, Notebook
+
 from ipyagent_sessions.store import Store
 from ipyagent_sessions.testing import wait_until
-from tests.kernel.notebook import DEADLINE_S, DEFINITIONS, Notebook
 
 
 def _killed_in_step_2(folder: Path) -> None:

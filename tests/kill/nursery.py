@@ -12,6 +12,7 @@ The parent ends, and with it what it started, when its standard input is closed.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import select
@@ -173,11 +174,8 @@ def serve() -> None:
 def _warm() -> None:
     """Import what a run needs.  Whatever starts a thread must wait until after the fork; the allocator of pyarrow has one that
     it brings through a fork by itself."""
-    import filelock  # noqa: F401
-    import psutil  # noqa: F401
-    import pyarrow.compute
-    import pyarrow.parquet  # noqa: F401
-    import tenacity  # noqa: F401
+    for name in ("filelock", "psutil", "pyarrow.compute", "pyarrow.parquet", "tenacity"):
+        importlib.import_module(name)
 
     if sys.platform == "linux":
         names = [Path(f"/proc/self/task/{n}/comm").read_text().strip() for n in os.listdir("/proc/self/task")]

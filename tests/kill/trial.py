@@ -71,7 +71,8 @@ class Trial:
         kernel: bool = False,
         long_s: float = 0.6,
     ) -> None:
-        self.number, self.seed, self.durability, self.kernel, self.long_s = number, seed, durability, kernel, long_s
+        self.durability: Durability = durability
+        self.number, self.seed, self.kernel, self.long_s = number, seed, kernel, long_s
         folder.mkdir(parents=True)
         self.folder = folder
         self.witness = Witness(str(folder / "witness.jsonl"))

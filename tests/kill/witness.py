@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -54,7 +54,7 @@ class Witness:
         return any(n["id"] == who for n in self.notes("effect"))
 
     @contextmanager
-    def execution(self, who: str) -> Iterator[None]:
+    def execution(self, who: str) -> Generator[None]:
         """Notes around one real execution of the activity `who`."""
         attempt = _attempt()
         self.note("begin", id=who, attempt=attempt)

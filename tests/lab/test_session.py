@@ -17,8 +17,8 @@ from ipyagent_lab.follow import Followed
 from ipyagent_lab.routes import history
 from ipyagent_lab.service import Service
 from ipyagent_lab.testing import Api, finished
-from ipyagent_sessions import payloads as p
 from ipyagent_sessions import folding
+from ipyagent_sessions import payloads as p
 from ipyagent_sessions import state as states
 from ipyagent_sessions._version import __version__
 from ipyagent_sessions.events import Event

@@ -21,8 +21,8 @@ from ipyagent_sessions import folding
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.lifecycle import TaskState
 from ipyagent_sessions.run import control, launch
+from ipyagent_sessions.run.beginning import Resume
 from ipyagent_sessions.run.definitions import Workflow
-from ipyagent_sessions.run.runner import Resume
 from ipyagent_sessions.run.task import RunOptions, TaskRun
 from ipyagent_sessions.run.worker import TaskHandle
 from ipyagent_sessions.session import Session

@@ -12,10 +12,10 @@ from tests.run.harness import Engine, Gate, Witness, answer, bodies, of_type, re
 from ipyagent_sessions.errors import ControlRefused, LeaseHeld, UsageError
 from ipyagent_sessions.log import lease, live
 from ipyagent_sessions.run import environment, identity, launch
+from ipyagent_sessions.run.beginning import queue
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Workflow, workflow
 from ipyagent_sessions.run.launch import Origin
-from ipyagent_sessions.run.runner import queue
 from ipyagent_sessions.run.task import RunOptions
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.testing import FakeClock, wait_until

@@ -25,6 +25,7 @@ export interface CanvasProps {
 }
 
 const WIDEST = 4096;
+const WAITING_SHARE = 0.12;
 
 export function TimelineCanvas(props: CanvasProps): JSX.Element {
   const { lanes, branches, version, filter, range, setRange, cursor, setCursor, running } = props;
@@ -34,7 +35,9 @@ export function TimelineCanvas(props: CanvasProps): JSX.Element {
   const [theme, setTheme] = useState(0);
   const [hover, setHover] = useState<{ x: number; y: number; over: Bar | Mark } | null>(null);
   const drag = useRef<{ x: number; moved: boolean } | null>(null);
-  const now = running ? Math.max(Date.now(), lanes.end) : lanes.end;
+  // what waits for an answer while nothing runs gets some room of its own, however long it has waited
+  const waits = !running && lanes.bars.some(bar => bar.fate === 'waits');
+  const now = running ? Math.max(Date.now(), lanes.end) : lanes.end + (waits ? WAITING_SHARE * (lanes.end - lanes.begin) : 0);
 
   useEffect(() => {
     const node = box.current;

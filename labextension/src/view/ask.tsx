@@ -43,7 +43,6 @@ export function AskView({ ask, doing, act }: AskProps): JSX.Element {
         {inline ? <code class="ipa-inline">{details}</code> : null}
       </p>
       {details.length === 0 || inline ? null : (
-        // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
         <pre class="ipa-details" tabIndex={0} aria-label="details">
           {cut ? details.slice(0, LONG) : details}
         </pre>

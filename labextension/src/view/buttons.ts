@@ -7,7 +7,7 @@ export type Deed =
   | { kind: 'pause' | 'stop' | 'resume' | 'cancel' }
   | { kind: 'answer'; approval_id: string; answer: 'approved' | 'denied'; digest: string; choice: string | null };
 
-export type ButtonId = 'pause' | 'stop' | 'resume' | 'cancel' | 'log' | 'timeline';
+export type ButtonId = 'pause' | 'stop' | 'resume' | 'cancel';
 
 /** `why` says why it may not be pressed now, and is empty when it may. */
 export interface Button {

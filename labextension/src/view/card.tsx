@@ -7,7 +7,7 @@ import * as text from '../text.js';
 import type { Card, Shown } from '../wire.js';
 import { AskView } from './ask.js';
 import { buttonsOf, type Button, type Deed, type ResumeDoor } from './buttons.js';
-import { aged, durability, facts, footFacts, headline, progress, type Fact } from './facts.js';
+import { aged, durability, facts, footFacts, headline, progress, recovery, type Fact } from './facts.js';
 import { Press } from './press.js';
 import { announcement, ENDED, Glyph, toneOf } from './states.js';
 
@@ -33,7 +33,7 @@ export interface CardProps {
   below?: (open: { log: boolean; timeline: boolean }) => ComponentChildren;
 }
 
-const RESERVED: Partial<Record<Button['id'], string>> = { pause: 'Resuming…', stop: 'Resuming…', resume: 'Resuming…', cancel: 'Ending…' };
+const RESERVED: Record<Button['id'], string> = { pause: 'Resuming…', stop: 'Resuming…', resume: 'Resuming…', cancel: 'Ending…' };
 const TEXT_SHOWN = 8000;
 const HOLD_MS = 2500;
 const LONGEST_TITLE = 120;
@@ -78,8 +78,8 @@ export function CardView(props: CardProps): JSX.Element {
                 why={button.why}
                 hint={button.hint}
                 primary={button.primary}
-                reserve={RESERVED[button.id] ?? ''}
-                onPress={() => (button.id === 'cancel' ? setSure(true) : act({ kind: button.id as 'pause' }))}
+                reserve={RESERVED[button.id]}
+                onPress={() => (button.id === 'cancel' ? setSure(true) : act({ kind: button.id }))}
               />
             ))
           )}
@@ -94,6 +94,7 @@ export function CardView(props: CardProps): JSX.Element {
         ))}
       </p>
       {why === '' ? null : <p class={`ipa-headline ipa-tone-${toneOf(card.state)}`}>{why}</p>}
+      {recovery(card) === '' ? null : <p class="ipa-stale">{recovery(card)}</p>}
       <Stale link={props.link} age={props.age} silent={shown.silent_since} state={card.state} />
       {props.notice === null ? null : (
         <p class={props.notice.bad ? 'ipa-notice ipa-bad' : 'ipa-notice'} role={props.notice.bad ? 'alert' : 'status'}>

@@ -54,9 +54,6 @@ export function facts(card: Card): Fact[] {
   if (card.failed > 0) {
     out.push(fact('failed', '', `${card.failed}`, 'failed', 'activities that failed'));
   }
-  if (card.recoveries > 0) {
-    out.push(fact('recovered', 'recovered', `${card.recoveries}×`, '', 'how often it was continued after a loss'));
-  }
   if (card.stage) {
     out.push(fact('stage', `stage ${text.line(card.stage, 20)}`, text.line(card.stage_name, 60)));
   }
@@ -75,6 +72,13 @@ export function facts(card: Card): Fact[] {
 }
 
 const nowTitle = (card: Card): string => card.now.slice(0, 12).map(name => text.line(name, 80)).join('\n');
+
+/** What the last recovery found, and how often there was one; empty when there was none. */
+export function recovery(card: Card): string {
+  const times = card.recoveries > 1 ? ` (recovered ${card.recoveries} times)` : '';
+  const sentence = card.recovery || (card.recoveries > 0 ? 'recovered' : '');
+  return sentence === '' ? '' : `${text.line(sentence, 240)}${times}`;
+}
 
 /** The bottom line. */
 export function footFacts(card: Card): Fact[] {

@@ -41,6 +41,14 @@ export function LiveCard(props: LiveCardProps): JSX.Element {
   const picture = moved ? past : live;
   useTicking(picture !== null && !moved);
   const { session_id } = task;
+  const state = picture?.shown.card.state ?? '';
+  const was = useRef('');
+  useEffect(() => {
+    if (was.current !== '' && was.current !== state) {
+      desk.forget(session_id);
+    }
+    was.current = state;
+  }, [state]);
   let content: JSX.Element;
   if (picture !== null) {
     const { card } = picture.shown;

@@ -14,8 +14,8 @@ from ipyagent_sessions.commands.follow import Screen, follow
 from ipyagent_sessions.errors import NotFound, TaskNotCompleted, UsageError
 from ipyagent_sessions.events import payload_of
 from ipyagent_sessions.lifecycle import ENDED, TaskState
+from ipyagent_sessions.run.beginning import Resume
 from ipyagent_sessions.run.launch import launch, rerun, resume_task
-from ipyagent_sessions.run.runner import Resume
 from ipyagent_sessions.run.task import RunOptions
 from ipyagent_sessions.run.worker import TaskHandle
 from ipyagent_sessions.session import Session

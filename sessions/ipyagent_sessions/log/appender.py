@@ -68,6 +68,7 @@ class Appender:
         self.lease = held
         self.loaded = loaded
         self.state = loaded.state
+        self.found_seq = loaded.state.seq
         self.blobs = blobs
         self.clock = clock
         self.disk = disk

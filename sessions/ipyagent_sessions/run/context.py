@@ -54,6 +54,7 @@ class Context:
         self._run = run
         self._names = Names(run)
         self._activities: dict[Any, Activity] = {}
+        self._written: dict[str, int] = {}
         self._random = random.Random()
 
     @property
@@ -266,15 +267,15 @@ class Context:
     def wrote(self, path: str | os.PathLike[str]) -> None:
         """Note a file as an artefact: its path, sha256 and size; the bytes stay where they are."""
         text = os.fspath(path)
-        if self._is_recorded("emit:FileWritten", text):
-            self._names.identify("emit:FileWritten", text)
+        place = f"{self._names.stage}/{text}"
+        number = self._written[place] = self._written.get(place, 0) + 1
+        key = text if number == 1 else f"{text} ({number})"
+        if self._is_recorded("emit:FileWritten", key):
+            self._names.identify("emit:FileWritten", key)
             return
         data = Path(text).read_bytes()
-        self.emit(
-            "FileWritten",
-            {"path": text, "checksum": f"sha256:{hashlib.sha256(data).hexdigest()}", "size": len(data)},
-            key=text,
-        )
+        checksum = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        self.emit("FileWritten", {"path": text, "checksum": checksum, "size": len(data)}, key=key)
 
     def expect(self, total: int | None, text: str = "") -> None:
         """Say how many activities there will be, so that progress and the rest can be told (None: unknown)."""

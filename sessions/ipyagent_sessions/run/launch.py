@@ -20,8 +20,8 @@ from ipyagent_sessions.lifecycle import ENDED, TaskState
 from ipyagent_sessions.log import live
 from ipyagent_sessions.log.lease import Holder, this_process
 from ipyagent_sessions.run import identity
+from ipyagent_sessions.run.beginning import Resume, queue
 from ipyagent_sessions.run.definitions import Workflow
-from ipyagent_sessions.run.runner import Resume, queue
 from ipyagent_sessions.run.task import RunOptions
 from ipyagent_sessions.run.worker import TaskHandle
 from ipyagent_sessions.session import Session, summarise

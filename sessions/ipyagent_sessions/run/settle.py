@@ -125,7 +125,7 @@ async def _asked(run: TaskRun, plan: Plan) -> None:
 def request(run: TaskRun, question: str, details: msgspec.Raw, *, activity_id: str | None = None, **more: Any) -> str:
     """Log an approval request, durably; returns its id, unique in the session."""
     question = ev.clean(question)[0]
-    approval_id = f"a{len(run.state.execution_state.approvals) + 1}"
+    approval_id = f"a{run.state.asked + 1}"
     digest = digest_of(question, details, more.get("choices", []))
     run.emit("ApprovalRequested", p.ApprovalRequested(approval_id, question, details, digest, **more), activity_id=activity_id)
     run.before_effect()

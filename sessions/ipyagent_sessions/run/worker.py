@@ -18,8 +18,9 @@ from ipyagent_sessions.lifecycle import ENDED, TaskState
 from ipyagent_sessions.log import inbox, live
 from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.inbox import Control
+from ipyagent_sessions.run.beginning import Resume
 from ipyagent_sessions.run.definitions import Workflow
-from ipyagent_sessions.run.runner import Outcome, Resume, drive
+from ipyagent_sessions.run.runner import Outcome, drive
 from ipyagent_sessions.run.task import RunOptions, TaskRun
 from ipyagent_sessions.session import Session, summarise
 

@@ -1,0 +1,225 @@
+"""What is logged before the body runs: that a task is asked for, that it starts, or what was found and that it goes on."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from ipyagent_sessions import codec
+from ipyagent_sessions import events as ev
+from ipyagent_sessions import payloads as p
+from ipyagent_sessions.errors import ControlRefused, IpyagentError, UsageError
+from ipyagent_sessions.lifecycle import ENDED, TaskState
+from ipyagent_sessions.log import live
+from ipyagent_sessions.log.appender import Appender
+from ipyagent_sessions.log.blobs import Blobs
+from ipyagent_sessions.run import control, environment
+from ipyagent_sessions.run.definitions import Workflow
+from ipyagent_sessions.run.task import RunOptions, TaskRun, TaskStop
+from ipyagent_sessions.session import Session, summarise
+from ipyagent_sessions.state import Active
+
+NOT_RESTORED: Final = ["kernel variables", "running calls", "child processes"]
+
+
+class Resume(Struct, frozen=True):
+    """How to go on: `redo` names activities (NAME or NAME:KEY) whose results are dropped, `say` is a new instruction."""
+
+    redo: tuple[str, ...] = ()
+    say: str = ""
+
+
+def queue(
+    appender: Appender,
+    session: Session,
+    workflow: Workflow,
+    arguments: bytes,
+    options: RunOptions,
+    *,
+    run_key: str,
+    cell: str | None,
+    retry_of: str | None = None,
+    rerun_of: str | None = None,
+) -> str:
+    """Log that a task is asked for, durably, with everything it was given; returns its id."""
+    state = appender.state
+    system = state.system_state
+    if system.status is not None and system.status not in ENDED:
+        raise ControlRefused(
+            f"session {session.id} has a task that is {system.status.value}: {system.task_id}",
+            hint="resume or cancel it, or start in a session of its own",
+        )
+    task_id = f"{session.id}.{len(state.tasks) + 1}"
+    blobs: dict[str, bytes] = {}
+    recorded, args_blob = appender.put(arguments, blobs)
+    source = workflow.source_text().encode()
+    source_name = Blobs.name(source) if source else None
+    if source_name:
+        blobs[source_name] = source
+    appender.emit(
+        "TaskQueued",
+        p.TaskQueued(
+            workflow.target,
+            "workflow",
+            ev.clean(options.title or workflow.name)[0],
+            recorded,
+            args_blob,
+            run_key,
+            cell,
+            options.durability,
+            source_name,
+            workflow.timeout_s,
+            retry_of,
+            rerun_of,
+            workflow.default_effect,
+        ),
+        task_id=task_id,
+        actor=options.actor,
+        blobs=blobs,
+    )
+    appender.barrier()
+    live.write_summary(session.layout, summarise(session.id, state), appender.disk)
+    return task_id
+
+
+def recorded_arguments(session: Session, state: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments the current task was queued with."""
+    body = msgspec.json.decode(session.event(state.system_state.queued_seq).payload, type=p.TaskQueued)
+    packed = session.blobs.read(body.args_blob) if body.args_blob else bytes(memoryview(body.args))
+    listed = codec.loads(packed, trust_pickle=True)
+    return tuple(listed[0]), dict(listed[1]) if len(listed) > 1 else {}
+
+
+def begin(run: TaskRun, workflow: Workflow, resume: Resume) -> None:
+    """Log the start of a queued task, or that a stopped one goes on.  Raises UsageError for a `redo` that fits nothing."""
+    now = environment.snapshot()
+    if run.state.system_state.status is TaskState.QUEUED:
+        _start(run, workflow, now)
+    else:
+        _go_on(run, resume, now)
+
+
+def _start(run: TaskRun, workflow: Workflow, now: dict[str, Any]) -> None:
+    snapshot = msgspec.json.encode(now)
+    name = Blobs.name(snapshot)
+    over = None if workflow.timeout_s is None else ev.Stamper()(run.clock.now() + workflow.timeout_s)
+    holder = run.appender.lease.holder.as_dict()
+    started = p.TaskStarted(1, holder, name, over, run.options.policy.interval_s)
+    run.move(TaskState.RUNNING, "TaskStarted", started, blobs={name: snapshot})
+
+
+def _go_on(run: TaskRun, resume: Resume, now: dict[str, Any]) -> None:
+    system = run.state.system_state
+    began = run.clock.monotonic()
+    redone = _fits(run, resume.redo)
+    control.record_loss(run.appender)
+    control.expire(run.appender)
+    opened = dict(run.state.execution_state.active_activities)
+    cause, from_seq = system.reason or "resumed", run.state.seq
+    lost = cause == "worker_lost"
+    differences = _environment_differences(run, now) + environment.file_differences(run.state.business_state.files)
+    resumed = p.TaskResumed(
+        system.attempt + 1,
+        cause,
+        ev.clean(resume.say)[0],
+        NOT_RESTORED if lost else [],
+        differences,
+        run.appender.lease.holder.as_dict(),
+    )
+    run.move(TaskState.RUNNING, "TaskResumed", resumed, actor=run.options.actor)
+    if differences:
+        run.emit("AlarmRaised", p.AlarmRaised("changed_since", "; ".join(differences)))
+    for name, activities in redone.items():
+        asked = p.ControlRequested(run.session.place.ids(), "redo", args={"activities": activities, "name": name})
+        run.emit("ControlRequested", asked, actor=run.options.actor)
+    if lost:
+        run.emit("RecoveryCompleted", _recovery(run, opened, from_seq, run.clock.monotonic() - began))
+    run.sync()
+    if run.stopping is None:  # with one, the body recalls what is done and begins nothing
+        run.stopping = _unfinished_stop(run, lost=lost)
+
+
+def _recovery(run: TaskRun, opened: dict[str, Active], from_seq: int, took_s: float) -> p.RecoveryCompleted:
+    """What a recovery found, and one sentence for the person (R149)."""
+    repeat = sorted(i for i, a in opened.items() if a.effect != "irreversible" and a.kind != "sleep")
+    ask = sorted(i for i, a in opened.items() if a.effect == "irreversible")
+    execution, loaded = run.state.execution_state, run.appender.loaded
+    of = f" of {execution.total}" if execution.total is not None else ""
+    again = f"{len(repeat)} open activities run again" if len(repeat) != 1 else "1 open activity runs again"
+    unknown = f", {len(ask)} need an answer" if ask else ""
+    return p.RecoveryCompleted(
+        from_seq,
+        "worker_lost",
+        f"recovered at event {from_seq}: {execution.done}{of} activities are done, {again}{unknown}",
+        loaded.checkpoint,
+        loaded.refused,
+        round(took_s * 1000, 3),
+        _lost_events(run),
+        repeat,
+        ask,
+        NOT_RESTORED,
+    )
+
+
+def _lost_events(run: TaskRun) -> int:
+    """How many events the lost holder had appended, by its last sign of life, that never reached the disk.
+
+    In mode sync none of them was acknowledged: they are starts of activities that rode with a result to come.
+    """
+    known = run.session.live()
+    if known is None or known.task_id != run.task_id or known.epoch >= run.appender.epoch:
+        return 0
+    return max(0, known.last_seq - run.appender.found_seq)
+
+
+def _fits(run: TaskRun, wanted: tuple[str, ...]) -> dict[str, list[str]]:
+    """The recorded activities that each name of `--redo` means.  Raises UsageError for a name that fits none."""
+    found: dict[str, list[str]] = {}
+    for name in wanted:
+        fits = [
+            i
+            for i in run.state.business_state.results
+            if "/" in i
+            and (i.partition("/")[2] == name or i == name or i.partition("/")[2].split(":")[0].split("#")[0] == name)
+        ]
+        if not fits:
+            raise UsageError(
+                f"--redo {name}: no recorded activity of that name", hint="`log` lists them; write NAME or NAME:KEY"
+            )
+        found[name] = fits
+    return found
+
+
+def _environment_differences(run: TaskRun, now: dict[str, Any]) -> list[str]:
+    name = run.state.system_state.environment_blob
+    if name is None:
+        return []
+    try:
+        return environment.differences(msgspec.json.decode(run.session.blobs.read(name)), now)
+    except IpyagentError as error:
+        return [f"the environment of the first start is not known: {error.message}"]
+
+
+def _unfinished_stop(run: TaskRun, *, lost: bool) -> TaskStop | None:
+    """A stop still to be carried out: the deadline has passed, or a cancel was accepted and then its holder was lost."""
+    over = overdue(run)
+    if over:
+        return TaskStop("deadline", detail=over)
+    state = run.state
+    if not lost or not state.controls:
+        return None
+    for event in run.session.events(state.system_state.queued_seq, lineage=False):
+        if event.event_type == "ControlRequested":
+            asked = msgspec.json.decode(event.payload, type=p.ControlRequested)
+            if asked.action == "cancel" and asked.outcome == "accepted":
+                return TaskStop("cancel", actor=event.actor, reason=str(asked.args.get("reason", "")))
+    return None
+
+
+def overdue(run: TaskRun) -> str:
+    deadline = run.state.system_state.deadline
+    if deadline is None or ev.seconds_of(deadline) > run.clock.now():
+        return ""
+    return f"the task's time was over at {deadline}"
