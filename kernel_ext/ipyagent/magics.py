@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +55,7 @@ class AgentMagics(Magics):
         from ipyagent_sessions.commands.dispatch import perform
         from ipyagent_sessions.commands.start import Ended
         from ipyagent_sessions.run.worker import TaskHandle
+        from ipyagent_sessions.views.shown import Shown
 
         options = parser.parse("%agent", parser.split(line))
         name = getattr(options, "out", None)
@@ -69,12 +70,12 @@ class AgentMagics(Magics):
             self.here.user_ns[name] = result.value if isinstance(result, Ended) else result
         if isinstance(result, Ended):
             return Finished(result.value, result.task_id, result.session_id, taken=bool(name))
-        if options.command == "status":
+        if options.command == "status" and isinstance(result, Shown):
             return Picture(result, headless=door.headless)
         return result
 
     @contextlib.contextmanager
-    def _foreground(self, options: Any) -> Iterator[None]:
+    def _foreground(self, options: Any) -> Generator[None, None, None]:
         """Refuse a foreground task inside another one: it would wait for itself."""
         from ipyagent_sessions.run.execute import current
 
@@ -101,7 +102,7 @@ def _joined(line: str, cell: str) -> str:
 
 
 @contextlib.contextmanager
-def _one_line_errors() -> Iterator[None]:
+def _one_line_errors() -> Generator[None, None, None]:
     """Our own errors reach the cell as one line, without a traceback, and still stop Run All and nbclient."""
     try:
         yield

@@ -5,6 +5,7 @@ Clock, ids and disk come from outside so that tests own them.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from ipyagent_sessions import config, events, payloads
 from ipyagent_sessions._version import __version__
 from ipyagent_sessions.clock import Clock, Ids, SystemClock, random_id
 from ipyagent_sessions.errors import IpyagentError, NewerFormat
-from ipyagent_sessions.log.files import Disk, sync_file, sync_folder
+from ipyagent_sessions.log.files import Disk, sync_file, sync_folder, temporary_beside
 from ipyagent_sessions.log.format import line_of
 from ipyagent_sessions.log.layout import FORMAT, Layout
 
@@ -72,8 +73,7 @@ class Place:
             found = msgspec.json.decode(path.read_bytes().removeprefix(b"\xef\xbb\xbf"), type=_StoreFile)
         except FileNotFoundError:
             self.sessions_folder.mkdir(parents=True, exist_ok=True)
-            found = _StoreFile(self.ids(), FORMAT)
-            self.disk.write_whole(path, msgspec.json.encode(found), what="header")
+            return self._create(path)
         except msgspec.DecodeError as error:
             raise IpyagentError(
                 f"{path} is damaged: {error}", hint="restore it from a copy; the sessions beside it are untouched"
@@ -84,6 +84,18 @@ class Place:
                 hint="use the newer ipyagent that wrote it",
             )
         return found.id
+
+    def _create(self, path: Path) -> str:
+        """Write `store.json`; of several processes that do so at once, one wins and all have its id."""
+        mine = temporary_beside(path)
+        mine.write_bytes(msgspec.json.encode(_StoreFile(self.ids(), FORMAT)))
+        with open(mine, "rb+") as file:
+            sync_file(file.fileno())
+        with contextlib.suppress(FileExistsError):
+            os.link(mine, path)
+            sync_folder(self.root)
+        mine.unlink()
+        return self._open()
 
     def new_session(
         self,

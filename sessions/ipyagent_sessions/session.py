@@ -6,6 +6,8 @@ seq, and reading the lineage goes through the parent's files.
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -15,11 +17,12 @@ import msgspec
 
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
-from ipyagent_sessions.errors import DamageError, NewerFormat, NotFound, UsageError
+from ipyagent_sessions.errors import DamageError, LeaseHeld, NewerFormat, NotFound, UsageError
 from ipyagent_sessions.lifecycle import ENDED, LOST, TaskState, effective
 from ipyagent_sessions.log import checkpoints, lease, live
 from ipyagent_sessions.log.appender import Appender, Loaded, read_state
 from ipyagent_sessions.log.blobs import Blobs
+from ipyagent_sessions.log.files import sync_file
 from ipyagent_sessions.log.layout import FORMAT, Layout
 from ipyagent_sessions.log.lease import Holder
 from ipyagent_sessions.log.reader import Reader
@@ -27,6 +30,10 @@ from ipyagent_sessions.place import VERSION, Header, Parent, Place
 from ipyagent_sessions.state import State
 
 _STATES: Final = {"", *TaskState}
+
+
+PATIENCE_S: Final = 0.5
+"""How long a taker waits for a lease that is held: a door needs it for a moment only."""
 
 
 class Session:
@@ -181,17 +188,24 @@ class Session:
         age = lease.heartbeat_age(self.layout)
         stale = age is None or age >= 2 * lease.HEARTBEAT
         force = force and stale and self.held()
-        return Appender.open(
-            self.layout,
-            who,
-            self.loaded,
-            first=self.first,
-            blobs=self.blobs,
-            clock=self.place.clock,
-            disk=self.place.disk,
-            version=VERSION,
-            force=force,
-        )
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return Appender.open(
+                    self.layout,
+                    who,
+                    self.loaded,
+                    first=self.first,
+                    blobs=self.blobs,
+                    clock=self.place.clock,
+                    disk=self.place.disk,
+                    version=VERSION,
+                    force=force,
+                )
+            except LeaseHeld:  # perhaps by a door that only logs a request, or by a task that is just closing
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
 
     def fork(self, at: int | None = None, *, direction: str = "", title: str = "") -> Session:
         """A new session that shares the events up to `at` (default: the newest); this one is not changed.
@@ -210,6 +224,7 @@ class Session:
                 f"event {seq} lies inside {', '.join(sorted(opened)[:3])}, which had no result yet",
                 hint="fork at an event where no activity is open; `checkpoints` lists good ones",
             )
+        self._sync_tail()
         event = self.event(seq)
         point = Parent(self.id, seq, ev.digest(event))
         mine = self.summary()
@@ -241,6 +256,12 @@ class Session:
             )
         live.write_summary(child.layout, known, self.place.disk)
         return child
+
+    def _sync_tail(self) -> None:
+        """Make the newest journal durable: a fork must not begin at an event that a crash could still take away."""
+        for journal in self.layout.journals()[-1:]:
+            with contextlib.suppress(FileNotFoundError), open(journal.path, "rb+") as file:
+                sync_file(file.fileno())
 
     def open_activities(self, seq: int) -> set[str]:
         """The ids of the activities that were open right after `seq`.  Reads one row group or the tail, at any length."""

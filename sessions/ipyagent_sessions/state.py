@@ -6,13 +6,16 @@ The layers are those of the source documents: business, execution, system.  A st
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct, field
 
 from ipyagent_sessions.events import NULL
 from ipyagent_sessions.lifecycle import TaskState
+
+FORM: Final = 1
+"""The form of the state.  It goes up when a field is added or the fold changes: snapshots of another form are folded again."""
 
 
 class Recorded(Struct, array_like=True):

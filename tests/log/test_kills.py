@@ -79,7 +79,7 @@ SEAMS = [
         "header rename",
     )
 ]
-RARE = {"header rename": (1, 2, 3), "tail rename": (1, 2), "epoch created": (1, 2, 4, 6), "seal rename": (1, 2, 3, 4)}
+RARE = {"header rename": (1,), "tail rename": (1, 2), "epoch created": (1, 2, 4, 6), "seal rename": (1, 2, 3, 4)}
 CASES = [(seam, at) for seam in SEAMS for at in RARE.get(seam.split(" ", 1)[1], (1, 2, 5, 13))]
 
 

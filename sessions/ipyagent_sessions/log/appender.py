@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any, Final, Literal
 
 from msgspec import Raw, Struct
@@ -200,7 +200,7 @@ class Appender:
         return event
 
     @contextlib.contextmanager
-    def frozen(self) -> Iterator[State]:
+    def frozen(self) -> Generator[State, None, None]:
         """The state, while no event is taken into it: for a short look from another thread."""
         with self._lock:
             yield self.state

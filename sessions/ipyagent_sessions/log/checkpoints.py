@@ -46,6 +46,7 @@ class Snapshot(Struct, omit_defaults=True):
     trigger: str
     at: str
     sha256: str
+    form: int = 0
     base: int | None = None
     state: Raw = NULL
     patch: Any = None
@@ -85,7 +86,14 @@ def write(
     """
     layout.checkpoints.mkdir(exist_ok=True)
     snapshot = Snapshot(
-        FORMAT, seq, label, trigger, at, hashlib.sha256(body).hexdigest(), last_events=[Raw(line) for line in last_events]
+        FORMAT,
+        seq,
+        label,
+        trigger,
+        at,
+        hashlib.sha256(body).hexdigest(),
+        states.FORM,
+        last_events=[Raw(line) for line in last_events],
     )
     base = _newest_full(layout, seq)
     if base is not None:
@@ -106,7 +114,7 @@ def _newest_full(layout: Layout, before: int) -> tuple[int, Raw] | None:
             found = _open(layout, seq)
         except (DamageError, NewerFormat):
             continue
-        if found.base is None:
+        if found.base is None and found.form == states.FORM:
             return seq, found.state
     return None
 
@@ -136,6 +144,11 @@ class _Head(Struct):
 def load(layout: Layout, seq: int) -> tuple[State, Snapshot]:
     """The state of the snapshot at `seq`.  Raises DamageError or NewerFormat when it must not be used."""
     snapshot = _open(layout, seq)
+    if snapshot.form != states.FORM:
+        raise NewerFormat(
+            f"checkpoint {seq} has form {snapshot.form} of the state, this version has {states.FORM}",
+            hint="the state is folded from the log",
+        )
     if snapshot.base is None:
         body = bytes(memoryview(snapshot.state))
     else:
@@ -143,15 +156,14 @@ def load(layout: Layout, seq: int) -> tuple[State, Snapshot]:
         if base.base is not None:
             raise DamageError(f"checkpoint {seq} builds on {snapshot.base}, which is not a whole one")
         body = msgspec.json.encode(patched(msgspec.json.decode(base.state), snapshot.patch))
-    try:
-        state = states.decode(body)
-    except msgspec.DecodeError as error:
-        raise DamageError(f"checkpoint {seq} does not hold a state: {error}") from error
-    if hashlib.sha256(states.encode(state)).hexdigest() != snapshot.sha256:
+    if hashlib.sha256(body).hexdigest() != snapshot.sha256:
         raise DamageError(
             f"checkpoint {seq} does not match its checksum", hint="it can be deleted: the state is folded from the log"
         )
-    return state, snapshot
+    try:
+        return states.decode(body), snapshot
+    except msgspec.DecodeError as error:
+        raise DamageError(f"checkpoint {seq} does not hold a state: {error}") from error
 
 
 def newest(layout: Layout, until: int) -> tuple[State | None, list[int]]:

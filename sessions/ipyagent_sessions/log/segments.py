@@ -12,7 +12,7 @@ import json
 import zlib
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
@@ -228,7 +228,7 @@ def _boundaries(table: pa.Table) -> Iterator[tuple[int, str, str | None]]:
 
 
 @contextmanager
-def _file(path: Path) -> Iterator[pq.ParquetFile]:
+def _file(path: Path) -> Generator[pq.ParquetFile, None, None]:
     """The file, opened; its page checksums are verified as it is read.  Raises DamageError, FileNotFoundError."""
     import pyarrow as pa
     import pyarrow.parquet as pq

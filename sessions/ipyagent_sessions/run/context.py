@@ -261,7 +261,12 @@ class Context:
         self._log_once(f"set:{path}", key, "StateChanged", payloads.StateChanged(path, Raw(codec.dumps(value))))
 
     def append(self, path: str, value: Any, *, key: Any = None) -> None:
-        """Append to a list of the business state; only the new item is written."""
+        """Append to a list of the business state; only the new item is written.  Raises UsageError when there is no list."""
+        here: Any = self.values
+        for part in path.split("."):
+            here = here.get(part) if isinstance(here, dict) else None
+        if here is not None and not isinstance(here, list):
+            raise UsageError(f"{path} is a {type(here).__name__}, not a list", hint="append to another path, or set it")
         self._log_once(f"append:{path}", key, "StateChanged", payloads.StateChanged(path, Raw(codec.dumps(value)), "append"))
 
     def wrote(self, path: str | os.PathLike[str]) -> None:

@@ -14,7 +14,7 @@ from ipyagent_sessions.config import seconds
 from ipyagent_sessions.errors import UsageError
 
 Effect = Literal["none", "idempotent", "irreversible"]
-EFFECTS: Final = ("none", "idempotent", "irreversible")
+EFFECTS: Final[tuple[Effect, ...]] = ("none", "idempotent", "irreversible")
 
 
 class Retry(Struct, frozen=True):
@@ -73,7 +73,7 @@ class Activity:
         self.timeout_s = None if timeout is None else seconds(timeout, f"timeout of {self.name}")
         self.verify = verify
         self.compensate = compensate
-        self.isolate = isolate
+        self.isolate: Literal["process"] | None = isolate
         self.pickle = pickle
         self.is_async = inspect.iscoroutinefunction(_inner(function))
         functools.update_wrapper(self, function, updated=())

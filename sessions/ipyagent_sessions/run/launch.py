@@ -70,7 +70,7 @@ def launch(
     elsewhere.
     """
     options, origin, named = options or RunOptions(), origin or Origin(), kwargs or {}
-    if not isinstance(workflow, Workflow):
+    if not isinstance(workflow, Workflow):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers without a type checker
         raise UsageError(f"{getattr(workflow, '__name__', workflow)!r} is not a workflow", hint="decorate it with @workflow")
     workflow.bind(args, named)
     arguments = identity.arguments(workflow.name, args, named)
