@@ -53,10 +53,12 @@ __all__ = [
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """`%load_ext ipyagent`: register the magics and say what was found unfinished."""
+    from ipyagent.completion import complete
     from ipyagent.hello import greet
     from ipyagent.magics import AgentMagics
 
     shell.register_magics(AgentMagics(shell))
+    shell.set_hook("complete_command", complete, re_key=r"\s*%agent\b")
     greet(shell)
 
 

@@ -6,7 +6,6 @@ seq, and reading the lineage goes through the parent's files.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterator
 from functools import cached_property
@@ -22,7 +21,6 @@ from ipyagent_sessions.lifecycle import ENDED, LOST, TaskState, effective
 from ipyagent_sessions.log import checkpoints, lease, live
 from ipyagent_sessions.log.appender import Appender, Loaded, read_state
 from ipyagent_sessions.log.blobs import Blobs
-from ipyagent_sessions.log.files import sync_file
 from ipyagent_sessions.log.layout import FORMAT, Layout
 from ipyagent_sessions.log.lease import Holder
 from ipyagent_sessions.log.reader import Reader
@@ -224,7 +222,7 @@ class Session:
                 f"event {seq} lies inside {', '.join(sorted(opened)[:3])}, which had no result yet",
                 hint="fork at an event where no activity is open; `checkpoints` lists good ones",
             )
-        self._sync_tail()
+        self.layout.sync_tail()
         event = self.event(seq)
         point = Parent(self.id, seq, ev.digest(event))
         mine = self.summary()
@@ -256,12 +254,6 @@ class Session:
             )
         live.write_summary(child.layout, known, self.place.disk)
         return child
-
-    def _sync_tail(self) -> None:
-        """Make the newest journal durable: a fork must not begin at an event that a crash could still take away."""
-        for journal in self.layout.journals()[-1:]:
-            with contextlib.suppress(FileNotFoundError), open(journal.path, "rb+") as file:
-                sync_file(file.fileno())
 
     def open_activities(self, seq: int) -> set[str]:
         """The ids of the activities that were open right after `seq`.  Reads one row group or the tail, at any length."""

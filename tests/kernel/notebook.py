@@ -118,6 +118,11 @@ class Notebook:
         """Run a cell to its end."""
         return self.receive(self.send(code, headless=headless))
 
+    def complete(self, code: str) -> list[str]:
+        """What the Tab key offers at the end of `code`."""
+        answer: dict[str, Any] = self.client.complete(code, len(code), reply=True, timeout=DEADLINE_S)
+        return list(answer["content"]["matches"])
+
     def until_marked(self, line: str, times: int = 1) -> None:
         """Wait until the witness holds `line` that often."""
         deadline = time.monotonic() + DEADLINE_S

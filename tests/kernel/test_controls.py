@@ -148,3 +148,17 @@ def test_a_task_runs_on_when_its_kernel_is_asked_nothing_and_can_be_awaited(tmp_
         notebook.run(DEFINITIONS)
         notebook.open_gate()
         assert notebook.run("h = %agent run audit --n 4 --bg\nprint(await h)").text.rstrip().endswith("14")
+
+
+def test_a_cell_that_waits_for_an_approval_can_be_interrupted_and_the_request_stays(tmp_path: Path) -> None:
+    with Notebook(tmp_path) as notebook:
+        notebook.run("%load_ext ipyagent")
+        notebook.run(DEFINITIONS + ASKING)
+        request = notebook.send("%agent run clean")
+        until_state(notebook, "suspended")
+        notebook.interrupt()
+        ran = notebook.receive(request)
+        assert ran.error == "TaskNotCompleted"
+        assert "suspended (approval)" in ran.message
+        notebook.run("%agent approve")
+        assert notebook.run("r = %agent resume\nprint(r.value)").text.rstrip().endswith("deleted")

@@ -126,3 +126,10 @@ def test_unloading_takes_the_magics_away(tmp_path: Path) -> None:
         fresh.run("%load_ext ipyagent")
         fresh.run("%unload_ext ipyagent")
         assert "not found" in fresh.run("%agent ls").text
+
+
+def test_the_tab_key_offers_commands_then_workflows_ids_and_options(notebook: Notebook) -> None:
+    assert "checkpoints" in notebook.complete("%agent ch")
+    assert "audit" in notebook.complete("%agent run au")
+    assert "--durability" in notebook.complete("%agent run audit --du")
+    assert "@last" in notebook.complete("%agent status ")

@@ -25,23 +25,40 @@ class Screen(Protocol):
 def follow(door: Door, handle: TaskHandle, screen: Screen) -> None:
     """Return when the execution has ended and been shown.
 
-    The first KeyboardInterrupt asks for a pause, the second stops the open activities; the end shown is always the recorded one.
+    The first KeyboardInterrupt asks for a pause (one that waits for a person ends at once and stays suspended), the second stops
+    the open activities; the end shown is always the recorded one.
     """
-    presses, shown_at, last = 0, 0.0, ""
+    watch = _Watch(door, handle, screen)
     while not handle.done:
         try:
-            handle.wait(0.05)
-            if handle.outcome is None and time.monotonic() - shown_at >= EVERY_S:
-                picture = _picture(door, handle, note=_NOTES[min(presses, 2)])
-                if picture.text != last:
-                    screen.update(picture)
-                    last = picture.text
-                shown_at = time.monotonic()
+            watch.look()
         except KeyboardInterrupt:
-            presses += 1
-            handle.ask("pause", door.actor)
-            shown_at = 0.0
+            watch.presses += 1
     screen.final(_picture(door, handle, note=""))
+
+
+class _Watch:
+    """One look after the other, so that an interrupt at any moment costs at most one of them."""
+
+    def __init__(self, door: Door, handle: TaskHandle, screen: Screen) -> None:
+        self.presses = 0
+        self._door, self._handle, self._screen = door, handle, screen
+        self._passed_on = 0
+        self._shown_at = 0.0
+        self._last = ""
+
+    def look(self) -> None:
+        """Wait a moment, pass on what was pressed, show what has changed."""
+        self._handle.wait(0.05)
+        if self._passed_on < self.presses and self._handle.interrupt(self._door.actor):
+            self._passed_on += 1
+            self._shown_at = 0.0
+        if self._handle.outcome is None and time.monotonic() - self._shown_at >= EVERY_S:
+            picture = _picture(self._door, self._handle, note=_NOTES[min(self.presses, 2)])
+            if picture.text != self._last:
+                self._screen.update(picture)
+                self._last = picture.text
+            self._shown_at = time.monotonic()
 
 
 _NOTES: Final = ("", "pausing: open activities finish first; interrupt again to stop them", "stopping the open activities")

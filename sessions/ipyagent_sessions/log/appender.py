@@ -111,6 +111,7 @@ class Appender:
         held = lease.acquire(layout, who, now=clock.now(), force=force)
         try:
             torn = None if force else _mend_tail(layout, held.epoch, disk)
+            layout.sync_tail()
             loaded = load()
             appender = cls(layout, held, loaded, first, blobs, clock, disk, version)
         except BaseException as error:
@@ -121,15 +122,16 @@ class Appender:
                     hint="free some space or mend the disk; reading works meanwhile",
                 ) from error
             raise
-        checkpoints.clean_unfinished(layout)
-        lease.forget_older(layout, held.epoch)
-        if torn is not None:
-            appender.emit(
-                "AlarmRaised",
-                p.AlarmRaised(
-                    "torn_tail", f"{torn.length} bytes of an unfinished event were cut from {torn.file} and kept in damaged/"
-                ),
-            )
+        try:
+            if torn is not None:
+                told = f"{torn.length} bytes of an unfinished event were cut from {torn.file} and kept in damaged/"
+                appender.emit("AlarmRaised", p.AlarmRaised("torn_tail", told))
+            lease.forget_older(layout, held.epoch)
+            with contextlib.suppress(OSError):  # leftovers cost space and nothing else
+                checkpoints.clean_unfinished(layout)
+        except BaseException:
+            appender.abandon()
+            raise
         return appender
 
     @property

@@ -27,7 +27,7 @@ from msgspec import Raw, Struct
 from ipyagent_sessions import state as states
 from ipyagent_sessions.errors import DamageError, NewerFormat
 from ipyagent_sessions.events import NULL
-from ipyagent_sessions.log.files import Disk
+from ipyagent_sessions.log.files import Disk, make_folder
 from ipyagent_sessions.log.layout import FORMAT, Layout
 from ipyagent_sessions.state import State
 
@@ -84,7 +84,7 @@ def write(
 
     Raises OSError; nothing is visible then.
     """
-    layout.checkpoints.mkdir(exist_ok=True)
+    make_folder(layout.checkpoints)
     snapshot = Snapshot(
         FORMAT,
         seq,

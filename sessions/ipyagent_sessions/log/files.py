@@ -103,6 +103,15 @@ def sync_file(fd: int) -> None:
         os.fsync(fd)
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder whose name survives: what is put into it may be acknowledged afterwards."""
+    try:
+        path.mkdir()
+    except FileExistsError:
+        return
+    sync_folder(path.parent)
+
+
 def sync_folder(path: Path) -> None:
     """Make names created or renamed in a folder durable.  Windows has no such call and needs none."""
     if sys.platform == "win32":

@@ -13,9 +13,12 @@ damaged/                             torn tails and fenced lines that were set a
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from ipyagent_sessions.log.files import sync_file
 
 FORMAT: Final = 1
 _JOURNAL: Final = re.compile(r"journal-(\d+)-(\d+)\.jsonl")
@@ -77,6 +80,12 @@ class Layout:
             SegmentFile(int(m[1]), int(m[2]), int(m[3]), p) for p in self.events.iterdir() if (m := _SEGMENT.fullmatch(p.name))
         ]
         return sorted(found, key=lambda s: (s.first, -s.last, -s.epoch))
+
+    def sync_tail(self) -> None:
+        """Make the newest journal durable: whoever builds on its lines must not lose them again in a crash of the machine."""
+        for journal in self.journals()[-1:]:
+            with contextlib.suppress(FileNotFoundError), open(journal.path, "rb+") as file:
+                sync_file(file.fileno())
 
     def epoch(self) -> int:
         """The newest epoch, 0 when nobody has held the lease yet.  The newest journal is never removed, so its name says."""

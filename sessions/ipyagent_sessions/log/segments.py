@@ -22,7 +22,7 @@ from msgspec import Raw
 
 from ipyagent_sessions.errors import DamageError
 from ipyagent_sessions.events import Event, Stamper, encode
-from ipyagent_sessions.log.files import Disk, sync_file, temporary_beside
+from ipyagent_sessions.log.files import Disk, make_folder, sync_file, temporary_beside
 from ipyagent_sessions.log.format import Damage
 from ipyagent_sessions.log.layout import FORMAT, Layout, SegmentFile
 
@@ -182,7 +182,7 @@ def _publish(layout: Layout, table: pa.Table, first: int, last: int, epoch: int,
         for _, event_type, activity_id in _boundaries(table.slice(start, GROUP)):
             follow(opened, event_type, activity_id)
 
-    layout.events.mkdir(exist_ok=True)
+    make_folder(layout.events)
     path = layout.segment(first, last, epoch)
     temporary = temporary_beside(path)
     meta = {"ipyagent.format": str(FORMAT), "ipyagent.open": json.dumps(before), "ipyagent.epoch": str(epoch)}

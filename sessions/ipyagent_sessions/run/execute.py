@@ -278,7 +278,7 @@ def _log_result(run: TaskRun, plan: Plan, attempt: int, ran: Ran, begun: float, 
     )
     if run.stopping is not None:
         run.drained.append(plan.id)
-    run.acknowledge()
+    run.acknowledge(effect=plan.effect != "none")
     if lost is not None:
         raise ResultLost(plan.activity.name, "ResultLost", lost, hint="it had its effect and will not run again")
     return ran.value

@@ -70,6 +70,7 @@ async def drive(
         try:
             outcome = await _body(run, workflow, args, kwargs)
         finally:
+            run.closed = True  # what people ask from now on is for the next holder
             pulse.stop()
         attending.forget_cancellations(run)
         return outcome

@@ -75,7 +75,6 @@ class TaskRun:
         self.stragglers: dict[str, str] = {}
         self.drained: list[str] = []
         self.aborted: list[str] = []
-        self.started_as: dict[str, Any] = {}
         self.compensators: dict[str, Callable[[], Any]] = {}
         self.approvals = {a.activity_id: key for key, a in self.state.execution_state.approvals.items() if a.activity_id}
         self.answers: dict[str, asyncio.Future[None]] = {}
@@ -90,6 +89,7 @@ class TaskRun:
         appender.keep_last = options.policy.last_events
         appender.listeners.append(self._observe)
         self._taking = False
+        self.closed = False
 
     @property
     def state(self) -> State:
@@ -154,10 +154,16 @@ class TaskRun:
             self.stop("lease_lost", reason=error.message)
         self.check()
 
-    def acknowledge(self) -> None:
-        """Make a result durable as the mode promises.  Effect-free work goes on while the disk refuses, within a bound (R245)."""
+    def acknowledge(self, *, effect: bool = False) -> None:
+        """Make a result durable: as the mode promises, and that of an effect in every mode.
+
+        Work goes on while the disk refuses, within a bound (R245); the next effect does not begin then.
+        """
         try:
-            self.appender.acknowledge()
+            if effect:
+                self.appender.barrier()
+            else:
+                self.appender.acknowledge()
         except PersistenceError as error:
             self.degrade(error)
             if self.appender.backlog_full:
@@ -207,7 +213,9 @@ class TaskRun:
             self.checkpoint(trigger)
 
     def summarise(self) -> None:
-        """Replace `summary.json`."""
+        """Replace `summary.json`, unless it would say more than the log on disk does."""
+        if self.appender.durable_seq < self.state.seq:
+            return
         live.write_summary(self.session.layout, summarise(self.session.id, self.state), self.appender.disk)
 
     # Stopping
@@ -288,6 +296,11 @@ class TaskRun:
             )
 
     def call(self, function: Callable[[], object]) -> None:
-        """Run `function` on the task's loop, from any thread; nothing happens when the loop has ended."""
+        """Run `function` on the task's loop, from any thread; nothing happens once this execution has ended."""
+
+        def unless_closed() -> None:
+            if not self.closed:
+                function()
+
         with contextlib.suppress(RuntimeError):
-            self.loop.call_soon_threadsafe(function)
+            self.loop.call_soon_threadsafe(unless_closed)

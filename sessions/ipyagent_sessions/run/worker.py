@@ -14,6 +14,7 @@ from typing import Any
 
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import IpyagentError, LeaseLost, PersistenceError, TaskNotCompleted
+from ipyagent_sessions.events import Stamper
 from ipyagent_sessions.lifecycle import ENDED, TaskState
 from ipyagent_sessions.log import inbox, live
 from ipyagent_sessions.log.appender import Appender
@@ -67,11 +68,19 @@ class TaskHandle:
             return self.outcome.value
         raise not_completed(self.outcome) from self.outcome.error
 
+    def interrupt(self, actor: str = "user") -> bool:
+        """Ask for a pause from this process, without a file; whether the execution had begun and could be asked.
+
+        One that waits for a person ends and stays suspended.  A second time stops the open activities.
+        """
+        run = self.run
+        if run is not None:
+            run.call(lambda: _interrupt(run, actor))
+        return run is not None
+
     def ask(self, action: str, actor: str = "user", **args: Any) -> None:
         """Leave a request for this task without waiting for it to be logged."""
         place = self.session.place
-        from ipyagent_sessions.events import Stamper
-
         inbox.put(
             self.session.layout,
             Control(place.ids(), action, actor, Stamper()(place.clock.now()), self.task_id, [], args),
@@ -121,10 +130,23 @@ class TaskHandle:
             if self.outcome is not None and self.outcome.state == "lease lost":
                 appender.abandon()
                 return
-            appender.close(rest=appender.state.system_state.status in ENDED)
-            live.write_summary(self.session.layout, summarise(self.session.id, appender.state), appender.disk)
+            try:
+                appender.barrier()
+                live.write_summary(self.session.layout, summarise(self.session.id, appender.state), appender.disk)
+            finally:
+                appender.close(rest=appender.state.system_state.status in ENDED)
         except (PersistenceError, LeaseLost) as error:
             self.trouble = self.trouble or error
+
+
+def _interrupt(run: TaskRun, actor: str) -> None:
+    system = run.state.system_state
+    if system.status is TaskState.SUSPENDED:
+        run.stop("suspend", actor=actor, reason=system.reason, detail=system.detail)
+        return
+    run.emit("ControlRequested", p.ControlRequested(run.session.place.ids(), "pause"), actor=actor)
+    run.sync()
+    run.stop("abort" if run.stopping is not None else "pause", actor=actor)
 
 
 def not_completed(outcome: Outcome) -> TaskNotCompleted:
