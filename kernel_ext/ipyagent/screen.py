@@ -14,8 +14,8 @@ from ipyagent_sessions.run.worker import TaskHandle
 from ipyagent_sessions.views.shown import Shown
 
 TASK_MIME: Final = "application/vnd.ipyagent.task+json"
-"""Our front end draws an output with this key live from the server.  It holds ids only: what is shown and what an approval confirms
-comes from the server, so a forged output cannot make a person approve something else than they read."""
+"""Our front end draws an output with this key live from the server.  It holds ids only: what is shown and what an
+approval confirms comes from the server, so a forged output cannot make a person approve something else than they read."""
 
 
 def bundle_of(shown: Shown, *, headless: bool) -> dict[str, Any]:

@@ -112,8 +112,8 @@ def _globals(words: list[str]) -> tuple[str | None, bool, list[str]]:
 def _door(root: str | None) -> Door:
     """A terminal: no namespace, and nobody to answer when it is not one.
 
-    A process that a kernel started (`!ipyagent run ...` in a cell) inherits the notebook's path, so its tasks belong there too.
-    """
+    A process that a kernel started (`!ipyagent run ...` in a cell) inherits the notebook's path, so its tasks belong
+    there too."""
     actor = f"user:{_user()}@terminal"
     notebook = os.environ.get("JPY_SESSION_NAME") or None
     return Door(

@@ -1,8 +1,7 @@
 """From events to the state: a pure fold, and the only way a state comes about (R009, R098).
 
-`apply(state, event)` takes the next event into `state`.  It does no I/O, reads no clock and draws no random number, so the state at
-any seq is the same in the kernel that wrote the log, in a replay, and in a test.
-"""
+`apply(state, event)` takes the next event into `state`.  It does no I/O, reads no clock and draws no random number, so
+the state at any seq is the same in the kernel that wrote the log, in a replay, and in a test."""
 
 from __future__ import annotations
 
@@ -96,7 +95,8 @@ def _session_forked(state: State, event: Event) -> None:
         if record is not None and event.task_id is not None:
             state.tasks[event.task_id] = record
         _move(state, event, TaskState.SUSPENDED, "forked", f"forked from {body.parent_session} at {body.parent_seq}")
-    state.execution_state.active_activities = {}
+    opened = state.execution_state.active_activities  # nothing is under way; an effect cut short is still of unknown outcome
+    state.execution_state.active_activities = {key: call for key, call in opened.items() if call.effect != "none"}
     results = state.business_state.results
     state.business_state.results = {key: done for key, done in results.items() if not done.compensated}
     if body.direction:
@@ -124,6 +124,7 @@ def _task_queued(state: State, event: Event) -> None:
         default_effect=body.default_effect,
         retry_of=body.retry_of,
         rerun_of=body.rerun_of,
+        pickle=body.pickle,
     )
     if event.task_id is not None:
         state.tasks[event.task_id] = TaskRecord(
@@ -366,6 +367,8 @@ def _approval_resolved(state: State, event: Event) -> None:
         return
     for activity_id in asked.about:
         active = state.execution_state.active_activities.get(activity_id)
+        if active is not None and active.seq > asked.seq:  # begun anew since: the answer is not about this attempt
+            continue
         if active is not None and body.choice == "happened":
             del state.execution_state.active_activities[activity_id]
             state.business_state.results[activity_id] = Recorded(
@@ -424,6 +427,7 @@ def _control_requested(state: State, event: Event) -> None:
     elif body.action == "redo":
         for activity_id in body.args.get("activities", ()):
             dropped = state.business_state.results.pop(str(activity_id), None)
+            state.system_state.retry_counts.pop(str(activity_id), None)
             if dropped is not None and not dropped.ok:
                 state.execution_state.failed -= 1
             elif dropped is not None and dropped.kind not in _UNCOUNTED:

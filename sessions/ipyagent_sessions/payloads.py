@@ -31,7 +31,8 @@ class SessionForked(Payload):
 
 
 class TaskQueued(Payload):
-    """`run_key` identifies notebook, cell, target and arguments: the same cell run again finds its task by it."""
+    """`run_key` identifies notebook, cell, target and arguments: the same cell run again finds its task by it.  `pickle`
+    says that results which only pickle can keep were allowed."""
 
     target: str
     kind: str = "workflow"
@@ -46,6 +47,7 @@ class TaskQueued(Payload):
     retry_of: str | None = None
     rerun_of: str | None = None
     default_effect: str | None = None
+    pickle: bool = False
 
 
 class TaskStarted(Payload):
@@ -147,6 +149,8 @@ class ActivityCompleted(Payload):
 
 
 class ActivityFailed(Payload):
+    """With `aborted` it is no result: the call was cut short, and with an effect its outcome is unknown."""
+
     name: str
     error_type: str
     error: str

@@ -7,20 +7,29 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import shutil
+import time
 from pathlib import Path
+from typing import Annotated, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from ipyagent_sessions import config, events, payloads
 from ipyagent_sessions._version import __version__
 from ipyagent_sessions.clock import Clock, Ids, SystemClock, random_id
-from ipyagent_sessions.errors import IpyagentError, NewerFormat
+from ipyagent_sessions.errors import DamageError, IpyagentError, NewerFormat
 from ipyagent_sessions.log.files import Disk, sync_file, sync_folder, temporary_beside
 from ipyagent_sessions.log.format import line_of
 from ipyagent_sessions.log.layout import FORMAT, Layout
 
 VERSION = f"ipyagent-{__version__}"
+ID: Final = re.compile(r"[a-z0-9]{2,40}")
+"""What a session's id looks like: an id from a file that came from elsewhere must not name a place outside the store."""
+DEEPEST: Final = 200
+"""How many ancestors a session may have."""
+_ABANDONED_S: Final = 3600.0
 
 
 class _StoreFile(Struct):
@@ -31,19 +40,20 @@ class _StoreFile(Struct):
 class Parent(Struct, frozen=True):
     """Where a fork begins: the parent's event `seq`, whose sha256 is `hash`."""
 
-    session: str
-    seq: int
+    session: Annotated[str, Meta(pattern=f"^{ID.pattern}$")]
+    seq: Annotated[int, Meta(ge=1)]
     hash: str
 
 
 class Header(Struct, frozen=True, omit_defaults=True):
-    """`session.json`, written once."""
+    """`session.json`, written once.  `store` is the id of the store the session was made in."""
 
     format: int
     session_id: str
     created: str
     notebook: str | None = None
     parent: Parent | None = None
+    store: str | None = None
 
 
 class Place:
@@ -66,6 +76,7 @@ class Place:
         self.disk = disk or Disk()
         self.sessions_folder = self.root / "s"
         self.id = self._open()
+        self._sweep()
 
     def _open(self) -> str:
         path = self.root / "store.json"
@@ -121,16 +132,29 @@ class Place:
             payload=events.as_raw(body),
             agent_version=VERSION,
         )
-        header = Header(FORMAT, session_id, now, notebook, parent)
+        header = Header(FORMAT, session_id, now, notebook, parent, self.id)
         layout = Layout(draft)
-        layout.header.write_bytes(msgspec.json.encode(header))
-        layout.journal(1, event.seq).write_bytes(line_of(event))
-        for path in (layout.header, layout.journal(1, event.seq)):
-            with open(path, "rb+") as file:
-                sync_file(file.fileno())
-        sync_folder(draft)
-        self.disk.publish(draft, self.sessions_folder / session_id, what="header")
+        try:
+            layout.header.write_bytes(msgspec.json.encode(header))
+            layout.journal(1, event.seq).write_bytes(line_of(event))
+            for path in (layout.header, layout.journal(1, event.seq)):
+                with open(path, "rb+") as file:
+                    sync_file(file.fileno())
+            sync_folder(draft)
+            self.disk.publish(draft, self.sessions_folder / session_id, what="header")
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
         return session_id, event
+
+    def _sweep(self) -> None:
+        """Remove the hidden drafts of processes that died while they made a session.  By the file system's own times."""
+        with contextlib.suppress(OSError), os.scandir(self.sessions_folder) as entries:
+            for entry in entries:
+                if entry.name.startswith(".") and ID.fullmatch(entry.name[1:]):
+                    with contextlib.suppress(OSError):
+                        if time.time() - entry.stat(follow_symlinks=False).st_mtime > _ABANDONED_S:
+                            shutil.rmtree(entry.path, ignore_errors=True)
 
     def _draft(self) -> tuple[str, Path]:
         """An id that is free, and the hidden folder in which its session is prepared."""
@@ -150,6 +174,23 @@ class Place:
         """All ids, in no order."""
         try:
             with os.scandir(self.sessions_folder) as entries:
-                return [e.name for e in entries if e.is_dir() and not e.name.startswith(".")]
+                return [e.name for e in entries if ID.fullmatch(e.name) and e.is_dir()]
         except FileNotFoundError:
             return []
+
+    def check_lineage(self, session_id: str, header: Header) -> None:
+        """Follow the ancestors of a session.  Raises DamageError when it is its own, or has too many.
+
+        One that cannot be read ends the walk: whoever reads it says why.
+        """
+        seen, parent = {session_id}, header.parent
+        while parent is not None:
+            if parent.session in seen or len(seen) > DEEPEST:
+                what = "is its own ancestor" if parent.session in seen else f"has more than {DEEPEST} ancestors"
+                raise DamageError(f"session {session_id} {what}", hint="restore its session.json from a copy")
+            seen.add(parent.session)
+            path = Layout(self.sessions_folder / parent.session).header
+            try:
+                parent = msgspec.json.decode(path.read_bytes().removeprefix(b"\xef\xbb\xbf"), type=Header).parent
+            except (OSError, msgspec.DecodeError):
+                return

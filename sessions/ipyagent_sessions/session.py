@@ -61,6 +61,7 @@ class Session:
                 f"session {self.id} has format {header.format}, this version reads up to {FORMAT}",
                 hint="open it with the newer ipyagent that wrote it",
             )
+        self.place.check_lineage(self.id, header)
         return header
 
     @cached_property
@@ -251,6 +252,8 @@ class Session:
                 detail=f"forked from {self.id} at {seq}",
                 done=0,
                 total=None,
+                failed=0,
+                needs_you=0,
             )
         live.write_summary(child.layout, known, self.place.disk)
         return child

@@ -14,7 +14,7 @@ from msgspec import Raw, Struct, field
 from ipyagent_sessions.events import NULL
 from ipyagent_sessions.lifecycle import TaskState
 
-FORM: Final = 1
+FORM: Final = 2
 """The form of the state.  It goes up when a field is added or the fold changes: snapshots of another form are folded again."""
 
 
@@ -154,6 +154,7 @@ class SystemState(Struct):
     rerun_of: str | None = None
     instruction: str = ""
     pausing: bool = False
+    pickle: bool = False
 
 
 class Checkpointed(Struct):

@@ -3,8 +3,8 @@
     <store>/store.json
     <store>/s/<session_id>/...
 
-Nothing but files: no server, no database that one process could lock.  `Store()` finds the user's store, `Store(path)` another.
-"""
+Nothing but files: no server, no database that one process could lock.  `Store()` finds the user's store, `Store(path)`
+another."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from msgspec import Struct
 from ipyagent_sessions import events, folding, payloads
 from ipyagent_sessions.errors import IpyagentError, NotFound
 from ipyagent_sessions.log import live
-from ipyagent_sessions.place import Place
+from ipyagent_sessions.place import ID, Place
 from ipyagent_sessions.session import Session, summarise
 
 if TYPE_CHECKING:
@@ -47,7 +47,9 @@ class Store(Place):
         return session
 
     def session(self, session_id: str) -> Session:
-        """The session of exactly that id; whether it can be read is seen when it is."""
+        """The session of exactly that id; whether it can be read is seen when it is.  Raises NotFound for what is no id."""
+        if ID.fullmatch(session_id) is None:
+            raise NotFound(f"{session_id[:60]!r} is not the id of a session", hint="list them with: ls")
         return Session(self, session_id)
 
     def find(self, wanted: str) -> Session:
@@ -73,10 +75,16 @@ class Store(Place):
     def _listed(self, session_id: str) -> Listed:
         session = Session(self, session_id)
         try:
+            _ = session.header
             summary = session.summary()
+            if not _is_whole(summary, session_id):
+                summary = summarise(session_id, session.state())
+                events.seconds_of(summary.updated_at)
             return Listed(session_id, summary, session.effective_state(summary))
         except (IpyagentError, OSError) as error:
             return Listed(session_id, None, "damaged", str(error))
+        except Exception as error:  # noqa: BLE001  # whatever lies in one folder, the others are listed
+            return Listed(session_id, None, "damaged", f"it cannot be read: {type(error).__name__}: {error}")
 
     def of_notebook(self, notebook: str | None) -> Iterator[Listed]:
         """The sessions of a notebook, newest change first."""
@@ -99,3 +107,12 @@ class Store(Place):
         from ipyagent_sessions.history import sql  # DuckDB's side of the package is loaded by those who ask it
 
         return sql.query(self, query, params)
+
+
+def _is_whole(summary: live.Summary, session_id: str) -> bool:
+    """Whether a `summary.json` says what a list needs: it may have been cut, or come from elsewhere."""
+    try:
+        events.seconds_of(summary.updated_at)
+    except ValueError:
+        return False
+    return summary.session_id == session_id

@@ -67,7 +67,15 @@ class Bench:
     def answer(self) -> None:
         """Answer the questions that are open, as the campaign does."""
         for approval_id, question in self.waiting().items():
-            control.request(self.session(), "answer", actor="user:bench", approval_id=approval_id, answer=ANSWERS[question])
+            session = self.session()
+            control.request(
+                session,
+                "answer",
+                actor="user:bench",
+                approval_id=approval_id,
+                answer=ANSWERS[question],
+                digest=session.state().execution_state.approvals[approval_id].digest,
+            )
 
     def finish(self, child: Forked | None = None) -> None:
         """Answer and go on until the task has ended, in `child` as long as it lives."""

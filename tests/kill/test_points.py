@@ -33,12 +33,13 @@ def test_an_answer_whose_request_was_logged_alone_is_given_all_the_same(bench: B
     bench.run(headless=True)
     session = bench.session()
     (approval_id,) = bench.waiting()
+    digest = session.state().execution_state.approvals[approval_id].digest
     bench.run(
         role="door",
         session=session.id,
         seam="before journal write",
         at=1,
-        answer={"approval_id": approval_id, "answer": "approved"},
+        answer={"approval_id": approval_id, "answer": "approved", "digest": digest},
     )
     (asked,) = inbox.waiting(session.layout)
     appender = session.append(this_process(by="half a door"))
@@ -58,7 +59,8 @@ def test_a_refused_answer_that_was_logged_is_not_given_later(bench: Bench) -> No
     bench.run(headless=True)
     session = bench.session()
     (approval_id,) = bench.waiting()
-    args = {"approval_id": approval_id, "answer": "approved"}
+    digest = session.state().execution_state.approvals[approval_id].digest
+    args = {"approval_id": approval_id, "answer": "approved", "digest": digest}
     inbox.put(
         session.layout, inbox.Control("c1", "answer", "user", "2026-01-01T00:00:00.000Z", None, [], args), bench.store.disk
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from ipyagent_sessions.log import inbox
@@ -56,3 +57,41 @@ def test_a_half_written_control_is_not_seen(session: Session, disk: FaultyDisk) 
         inbox.put(session.layout, control("a"), disk)
     assert inbox.waiting(session.layout) == []
     assert list(session.layout.inbox.iterdir()) == []
+
+
+def test_an_id_never_names_a_place_outside_the_inbox(session: Session, disk: FaultyDisk) -> None:
+    victim = session.place.root / "victim.json"
+    victim.write_text("{}")
+    inbox.put(session.layout, control("good"), disk)
+    (session.layout.inbox / "bad.json").write_bytes(msgspec.json.encode(control("../../../victim")))
+    assert [c.id for c in inbox.waiting(session.layout)] == ["good"]
+    assert (session.layout.damaged / "bad.json").exists()
+    inbox.remove(session.layout, "../../../victim")
+    inbox.set_aside(session.layout, "../../../victim")
+    assert victim.exists()
+
+
+def test_a_control_under_anothers_name_is_set_aside(session: Session, disk: FaultyDisk) -> None:
+    inbox.put(session.layout, control("good"), disk)
+    (session.layout.inbox / "other.json").write_bytes(msgspec.json.encode(control("good")))
+    assert [c.id for c in inbox.waiting(session.layout)] == ["good"]
+    assert (session.layout.damaged / "other.json").exists()
+
+
+def test_what_is_no_file_or_too_large_or_too_deep_is_set_aside(session: Session, disk: FaultyDisk) -> None:
+    inbox.put(session.layout, control("good"), disk)
+    (session.layout.inbox / "folder.json").mkdir()
+    (session.layout.inbox / "link.json").symlink_to(session.layout.header)
+    (session.layout.inbox / "large.json").write_bytes(b" " * (1 << 21))
+    (session.layout.inbox / "deep.json").write_bytes(b"[" * 100_000)
+    assert [c.id for c in inbox.waiting(session.layout)] == ["good"]
+    names = sorted(p.name for p in session.layout.damaged.iterdir())
+    assert names == ["deep.json", "folder.json", "large.json", "link.json"]
+
+
+def test_what_cannot_even_be_set_aside_stops_nobody(session: Session, disk: FaultyDisk) -> None:
+    inbox.put(session.layout, control("good"), disk)
+    (session.layout.inbox / "bad.json").write_bytes(b"{")
+    session.layout.damaged.write_bytes(b"in the way")
+    assert [c.id for c in inbox.waiting(session.layout)] == ["good"]
+    assert (session.layout.inbox / "bad.json").exists()

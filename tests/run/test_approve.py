@@ -148,7 +148,7 @@ def test_an_answer_to_another_question_than_is_asked_is_refused(engine: Engine) 
     with pytest.raises(ControlRefused, match="what was shown is not what is asked now"):
         answer(session, "a1", digest="0" * 16)
     with pytest.raises(ControlRefused, match="there is no approval 'a9'"):
-        control.request(session, "answer", actor="user:anna", approval_id="a9", answer="approved")
+        control.request(session, "answer", actor="user:anna", approval_id="a9", answer="approved", digest="d")
     with pytest.raises(ControlRefused, match="an answer is one of approved, denied"):
         answer(session, "a1", "maybe")
     with pytest.raises(ControlRefused, match="has no choices"):

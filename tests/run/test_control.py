@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 from tests.run.harness import PATIENCE, Engine, Gate, answer, bodies, checkpoints, of_type, running, until_asked
@@ -10,12 +11,13 @@ from tests.run.harness import PATIENCE, Engine, Gate, answer, bodies, checkpoint
 from ipyagent_sessions.errors import ControlRefused, LeaseHeld, NotFound
 from ipyagent_sessions.log import inbox
 from ipyagent_sessions.log.inbox import Control
+from ipyagent_sessions.log.layout import Layout
 from ipyagent_sessions.log.lease import Holder
 from ipyagent_sessions.run import control
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Workflow, workflow
 from ipyagent_sessions.session import Session
-from ipyagent_sessions.testing import wait_until
+from ipyagent_sessions.testing import FaultyDisk, wait_until
 
 
 @pytest.fixture
@@ -156,10 +158,10 @@ def test_an_answer_is_not_counted_twice(engine: Engine) -> None:
 
     handle = engine.start(flow)
     session = handle.session
-    made = Control(
-        "r1", "answer", "user:anna", "2026-01-01T00:00:00.000Z", None, [], {"approval_id": "a1", "answer": "approved"}
-    )
     until_asked(session)
+    digest = session.state().execution_state.approvals["a1"].digest
+    args = {"approval_id": "a1", "answer": "approved", "digest": digest}
+    made = Control("r1", "answer", "user:anna", "2026-01-01T00:00:00.000Z", None, [], args)
     inbox.put(session.layout, made, session.place.disk)
     wait_until(lambda: "a2" in until_asked(session), timeout=PATIENCE, what="the second question")
     engine.crash(handle)
@@ -249,6 +251,145 @@ def test_a_rename_needs_no_task(engine: Engine, session: Session) -> None:
     control.request(session, "rename", actor="user:anna", title="Migration")
     assert session.state().title == "Migration"
     assert session.summary().title == "Migration"
+
+
+def test_what_was_refused_before_a_crash_stays_refused_whatever_fits_later(
+    engine: Engine, gate: Gate, waiting: Workflow, me: Holder
+) -> None:
+    handle = engine.start(waiting)
+    gate.reached()
+    session = engine.crash(handle)
+    control.attend(session, by="sweeper")
+    made = Control("r9", "cancel", "user:anna", "2026-01-01T00:00:00.000Z", None, ["running"])
+    appender = session.append(me)
+    refusal = control.judge(appender.state, made)
+    control.log(appender, made, refusal)
+    appender.close()
+    assert "not running as when it was asked" in refusal
+    inbox.put(session.layout, made, session.place.disk)  # as it is after a crash between logging and removing
+    again = engine.resume(session, waiting)
+    wait_until(lambda: not list(session.layout.inbox.iterdir()), timeout=PATIENCE, what="the file to be removed")
+    assert running(again).stopping is None
+    gate.open()
+    assert again.result(10) == "done"
+    inbox.put(session.layout, made, session.place.disk)
+    control.attend(session, by="sweeper")
+    assert outcomes(session) == [("cancel", "refused")]
+
+
+def test_a_cancellation_accepted_for_a_task_that_is_over_does_not_reach_the_next_one(
+    engine: Engine, gate: Gate, waiting: Workflow
+) -> None:
+    @workflow(default_effect="none")
+    async def first(ctx: Context) -> None:
+        await ctx.approve("on?")
+
+    handle = engine.start(first, headless=True)
+    session = engine.ended(handle, "suspended")
+    made = put(session, "cancel")
+    control.attend(session, by="sweeper")
+    assert session.summary().state == "cancelled"
+    following = engine.start(waiting, session=session)
+    gate.reached()
+    inbox.put(session.layout, made, session.place.disk)
+    wait_until(lambda: not list(session.layout.inbox.iterdir()), timeout=PATIENCE, what="the file to be removed")
+    assert running(following).stopping is None
+    gate.open()
+    assert following.result(10) == "done"
+
+
+def test_the_pulse_goes_on_beside_what_cannot_be_read(engine: Engine, gate: Gate, waiting: Workflow) -> None:
+    handle = engine.start(waiting)
+    gate.reached()
+    layout = handle.session.layout
+    (layout.inbox / "x.json").mkdir(parents=True)
+    wait_until(lambda: (layout.damaged / "x.json").exists(), timeout=PATIENCE, what="the folder to be set aside")
+    control.request(handle.session, "checkpoint", actor="user:anna", label="after it")
+    assert ("manual", "after it") in checkpoints(handle.session)
+    gate.open()
+    handle.result(10)
+
+
+def test_trouble_of_one_beat_is_an_alarm_and_the_next_beat_comes(
+    engine: Engine, gate: Gate, waiting: Workflow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = engine.start(waiting)
+    gate.reached()
+    real, failed = inbox.waiting, []
+
+    def fails_twice(layout: Layout) -> list[Control]:
+        if len(failed) < 2:
+            failed.append(1)
+            raise OSError(116, "Stale file handle")
+        return real(layout)
+
+    monkeypatch.setattr(inbox, "waiting", fails_twice)
+    control.request(handle.session, "checkpoint", actor="user:anna", label="after it")
+    assert [b["kind"] for b in bodies(handle.session, "AlarmRaised")] == ["pulse"]
+    gate.open()
+    handle.result(10)
+
+
+@pytest.mark.parametrize(
+    ("action", "args", "why"),
+    [
+        ("answer", {"approval_id": "a1", "answer": "approved"}, "answer needs digest as text"),
+        ("answer", {"approval_id": "a1", "answer": "approved", "digest": ""}, "what was shown is not what is asked now"),
+        ("answer", {"approval_id": "a1", "answer": "approved", "digest": "d", "choice": 0}, "choice must be text, not int"),
+        ("answer", {"approval_id": "a1", "answer": "approved", "digest": "d", "reason": []}, "reason must be text, not list"),
+        ("answer", {"approval_id": ["a1"], "answer": "approved", "digest": "d"}, "answer needs approval_id as text"),
+        ("checkpoint", {"label": {}}, "label must be text, not dict"),
+        ("rename", {"title": 5}, "rename needs title as text"),
+        ("rename", {}, "rename needs title as text"),
+        ("redo", {"activities": 5}, "nothing is known of 'redo'"),
+        ("cancel", {"reason": 1}, "reason must be text, not int"),
+    ],
+)
+def test_arguments_of_another_form_are_refused_and_the_task_goes_on(
+    engine: Engine, action: str, args: dict[str, Any], why: str
+) -> None:
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> bool:
+        return bool(await ctx.approve("on?"))
+
+    handle = engine.start(flow)
+    until_asked(handle.session)
+    with pytest.raises(ControlRefused, match=why):
+        control.request(handle.session, action, actor="user:anna", **args)
+    answer(handle.session, "a1")
+    assert handle.result(10) is True
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_request_that_breaks_something_is_set_aside_and_those_behind_it_are_answered(
+    engine: Engine, gate: Gate, waiting: Workflow, held: bool
+) -> None:
+    handle = engine.start(waiting)
+    gate.reached()
+    session = handle.session if held else engine.crash(handle)
+    huge = b'{"id":"r1","action":"rename","actor":"user:x","at":"2026","args":{"title":"t","n":%d}}' % 10**40
+    session.layout.inbox.mkdir(exist_ok=True)
+    (session.layout.inbox / "r1.json").write_bytes(huge)
+    control.request(session, "checkpoint", actor="user:anna", label="behind it")
+    assert ("manual", "behind it") in checkpoints(session)
+    assert list(session.layout.inbox.iterdir()) == []
+    told = [name for name in ("damaged", "answered") if name == "damaged" and (session.layout.damaged / "r1.json").exists()]
+    assert told == ["damaged"] or outcomes(session)[0] == ("rename", "accepted")
+    gate.open()
+    assert (handle if held else engine.resume(session, waiting)).result(10) == "done"
+
+
+def test_a_request_that_could_not_be_handled_for_now_is_handled_later(
+    engine: Engine, gate: Gate, waiting: Workflow, disk: FaultyDisk
+) -> None:
+    handle = engine.start(waiting)
+    gate.reached()
+    disk.fail("before control logged")
+    control.request(handle.session, "checkpoint", actor="user:anna", label="in the end")
+    assert ("manual", "in the end") in checkpoints(handle.session)
+    assert [b["kind"] for b in bodies(handle.session, "AlarmRaised")] == ["control"]
+    gate.open()
+    handle.result(10)
 
 
 @pytest.fixture

@@ -21,9 +21,8 @@ VARIABLE: Final = re.compile(r"\{([A-Za-z_]\w*)\}")
 class Door(Struct):
     """The place a command is given at.
 
-    `namespace` is where names are looked up (the notebook's variables), None in a terminal.  `headless` means that nobody can answer
-    here.  `prefix` is how commands are written at this door, for hints.
-    """
+    `namespace` is where names are looked up (the notebook's variables), None in a terminal.  `headless` means that nobody
+    can answer here.  `prefix` is how commands are written at this door, for hints."""
 
     store: Store
     actor: str
@@ -34,8 +33,8 @@ class Door(Struct):
     folder: Path = Path()
 
     def session(self, wanted: str | None) -> Session:
-        """The session of an id, a unique beginning of one, a task id, `{name}` (a variable that holds one of these), or `@last`
-        (also when nothing is given).
+        """The session of an id, a unique beginning of one, a task id, `{name}` (a variable that holds one of these), or
+        `@last` (also when nothing is given).
 
         `@last` is the newest of this notebook, or of the store in a terminal.  Raises NotFound.
         """

@@ -25,9 +25,8 @@ class Screen(Protocol):
 def follow(door: Door, handle: TaskHandle, screen: Screen) -> None:
     """Return when the execution has ended and been shown.
 
-    The first KeyboardInterrupt asks for a pause (one that waits for a person ends at once and stays suspended), the second stops
-    the open activities; the end shown is always the recorded one.
-    """
+    The first KeyboardInterrupt asks for a pause (one that waits for a person ends at once and stays suspended), the
+    second stops the open activities; the end shown is always the recorded one."""
     watch = _Watch(door, handle, screen)
     while not handle.done:
         try:

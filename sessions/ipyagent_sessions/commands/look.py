@@ -155,7 +155,8 @@ def checkpoints(session: Session) -> Table:
 
 
 def replay(door: Door, session: Session, *, to: str | None, last: int) -> Shown:
-    """What happened up to an event or a checkpoint, rebuilt from the log: no model and no tool is called, nothing is written."""
+    """What happened up to an event or a checkpoint, rebuilt from the log: no model and no tool is called, nothing is
+    written."""
     until = at_of(session, to)
     picture = card_of(door, session, until if until is not None else session.last_seq())
     first = max(1, picture.seq - last + 1)
@@ -171,7 +172,8 @@ def replay(door: Door, session: Session, *, to: str | None, last: int) -> Shown:
 
 
 def at_of(session: Session, wanted: str | None) -> int | None:
-    """The seq meant by a number, or by a checkpoint's label (`2.1`, or `cp:2` where the label is a whole number); None for none.
+    """The seq meant by a number, or by a checkpoint's label (`2.1`, or `cp:2` where the label is a whole number); None
+    for none.
 
     Raises NotFound.
     """

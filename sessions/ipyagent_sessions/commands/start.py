@@ -132,7 +132,8 @@ def before_end(session: Session) -> int | None:
 def _how_to_go_on(door: Door, child: Session) -> str:
     state = child.state()
     if state.system_state.status in ENDED:
-        return f"its task has ended there: fork earlier with --at, or start a new one with {door.prefix} run TARGET --session {child.id}"
+        started = f"{door.prefix} run TARGET --session {child.id}"
+        return f"its task has ended there: fork earlier with --at, or start a new one with {started}"
     failed = [key.partition("/")[2] for key, done in state.business_state.results.items() if not done.ok]
     redo = "".join(f" --redo {name}" for name in failed[:3])
     return f"continue it with: {door.prefix} resume {child.id}{redo}" + (

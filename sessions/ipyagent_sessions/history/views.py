@@ -103,7 +103,7 @@ VIEWS: Final = (
         {
             "reason": "why it is suspended, interrupted, failed or cancelled",
             "attempts": "how often it was started or resumed",
-            "ran_s": "seconds in state running; of a running or lost task up to the newest event, and a loss counts until it was recorded",
+            "ran_s": "seconds in state running; of a running or lost task up to the newest event, or the record of its loss",
             "retry_of": "the ended task it repeats",
             "rerun_of": "the task it does again for real",
         },

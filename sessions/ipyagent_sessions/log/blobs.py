@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 from pathlib import Path
 from typing import Final
 
 from ipyagent_sessions.errors import DamageError
-from ipyagent_sessions.log.files import Disk
+from ipyagent_sessions.log.files import Disk, sync_folder
 
+_NAME: Final = re.compile(r"[0-9a-f]{64}")
 THRESHOLD: Final = 32 * 1024
 """Payload parts of more bytes than this are kept as blobs."""
 
@@ -35,11 +37,15 @@ class Blobs:
         with contextlib.suppress(FileNotFoundError):
             if self.name(path.read_bytes()) == name:
                 return
-        self.folder.mkdir(exist_ok=True)
+        if not self.folder.is_dir():
+            self.folder.mkdir(exist_ok=True)
+            sync_folder(self.folder.parent)  # the blob is no more durable than the name of its folder
         disk.write_whole(path, data, what="blob")
 
     def read(self, name: str) -> bytes:
         """The blob of that name, verified.  Raises DamageError when it is missing or its bytes match in no folder."""
+        if _NAME.fullmatch(name) is None:  # a name from a file must not lead out of the folder
+            raise DamageError(f"{name[:80]!r} is not the name of a blob", hint="restore the session's files from a copy")
         damaged = None
         for folder in (self.folder, *self._parents):
             try:

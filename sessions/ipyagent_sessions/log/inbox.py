@@ -6,7 +6,11 @@ Any process that can write to the session's folder may ask; only the holder of t
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+import re
+import stat
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -14,11 +18,15 @@ from msgspec import Struct
 from ipyagent_sessions.log.files import Disk
 from ipyagent_sessions.log.layout import Layout
 
+_ID: Final = re.compile(r"[a-z0-9-]{1,40}")
+_LARGEST: Final = 1 << 20
+"""A request of more bytes is not one of ours."""
+
 
 class Control(Struct, omit_defaults=True):
     """What somebody asks for.
 
-    `action` is pause, resume, cancel, answer, redo, checkpoint or rename.  `expects` is the state of the task that the asker
+    `action` is pause, resume, cancel, answer, checkpoint or rename.  `expects` is the state of the task that the asker
     saw: a request whose task has moved on is refused, not applied to the next thing.
     """
 
@@ -38,23 +46,48 @@ def put(layout: Layout, control: Control, disk: Disk) -> None:
 
 
 def waiting(layout: Layout) -> list[Control]:
-    """The requests that wait, oldest first.  One that cannot be read is set aside, never a reason to stop."""
-    try:
-        names = [p for p in layout.inbox.iterdir() if p.suffix == ".json"]
-    except FileNotFoundError:
-        return []
+    """The requests that wait, oldest first.
+
+    What is none is set aside: not a file, too large, not readable as a request, or with another id than its file's name.  What
+    the disk refuses to give now is left for the next look.  Neither is a reason to stop.
+    """
     out = []
-    for path in names:
-        try:
-            out.append(msgspec.json.decode(path.read_bytes().removeprefix(b"\xef\xbb\xbf"), type=Control))
-        except FileNotFoundError:
-            continue
-        except msgspec.DecodeError:
-            layout.damaged.mkdir(exist_ok=True)
-            path.replace(layout.damaged / path.name)
+    with contextlib.suppress(OSError):
+        for path in [p for p in layout.inbox.iterdir() if p.suffix == ".json"]:
+            with contextlib.suppress(OSError):
+                found = _read(path)
+                if found is None:
+                    _set_aside(layout, path)
+                else:
+                    out.append(found)
     return sorted(out, key=lambda c: (c.at, c.id))
+
+
+def _read(path: Path) -> Control | None:
+    """The request in a file; None when it is none.  Raises OSError."""
+    known = path.lstat()
+    if not stat.S_ISREG(known.st_mode) or known.st_size > _LARGEST:
+        return None
+    try:
+        found = msgspec.json.decode(path.read_bytes().removeprefix(b"\xef\xbb\xbf"), type=Control)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return found if found.id == path.stem and _ID.fullmatch(found.id) else None
+
+
+def set_aside(layout: Layout, control_id: str) -> None:
+    """Take a request that cannot be handled out of the way, if the disk allows."""
+    if _ID.fullmatch(control_id):
+        with contextlib.suppress(OSError):
+            _set_aside(layout, layout.inbox / f"{control_id}.json")
+
+
+def _set_aside(layout: Layout, path: Path) -> None:
+    layout.damaged.mkdir(exist_ok=True)
+    path.replace(layout.damaged / path.name)
 
 
 def remove(layout: Layout, control_id: str) -> None:
     """Take a request out of the inbox, after its outcome is durable."""
-    (layout.inbox / f"{control_id}.json").unlink(missing_ok=True)
+    if _ID.fullmatch(control_id):  # an id from a file must not name a place outside
+        (layout.inbox / f"{control_id}.json").unlink(missing_ok=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ipyagent_sessions import payloads as p
+from ipyagent_sessions.errors import IpyagentError
 from ipyagent_sessions.lifecycle import ENDED
 from ipyagent_sessions.log import inbox
 from ipyagent_sessions.log.inbox import Control
@@ -10,23 +12,46 @@ from ipyagent_sessions.run.beginning import overdue
 from ipyagent_sessions.run.task import TaskRun
 
 
-def attend(run: TaskRun, controls: list[Control]) -> None:
-    """Log and do what people asked for."""
+def attend(run: TaskRun, controls: list[Control]) -> list[str]:
+    """Log and do what people asked for; returns the ids of the requests to hand in again, because something was in the way.
+
+    A request that breaks something is set aside with an alarm, and those behind it are answered.
+    """
+    again = []
     for asked in controls:
-        refusal = control.judge(run.state, asked)
-        if not refusal and asked.action == "resume":
-            refusal = "it is held here already and goes on by itself once nothing is missing"
-        logged = control.log(run.appender, asked, refusal)
-        if logged is not None and not refusal and asked.action == "checkpoint":  # in one commit with its request
-            run.checkpoint("manual", str(asked.args.get("label", "")), actor=asked.actor)
-        run.sync()
-        run.appender.disk.seam("after control logged")
-        cancels = asked.action == "cancel" and not refusal  # stays until it is done: a death before that must not lose it
-        durable = logged is None or run.appender.durable_seq >= logged.seq
-        if durable and not cancels:
-            inbox.remove(run.session.layout, asked.id)
-        if cancels or (logged is not None and (not refusal or logged.event_type == "ApprovalResolved")):
-            _apply(run, asked)
+        try:
+            _attend_one(run, asked)
+        except (IpyagentError, OSError) as error:
+            if asked.id not in run.state.controls:
+                again.append(asked.id)
+            _alarm(run, control.broken(asked, error))
+        except Exception as error:  # noqa: BLE001  # it would break again; the loop and the requests behind it must go on
+            inbox.set_aside(run.session.layout, asked.id)
+            _alarm(run, control.broken(asked, error))
+    return again
+
+
+def _attend_one(run: TaskRun, asked: Control) -> None:
+    refusal = control.decide(run.appender, asked)
+    if not refusal and asked.action == "resume":
+        refusal = "it is held here already and goes on by itself once nothing is missing"
+    logged = control.log(run.appender, asked, refusal)
+    if logged is not None and not refusal and asked.action == "checkpoint":  # in one commit with its request
+        run.checkpoint("manual", asked.args.get("label") or "", actor=asked.actor)
+    upto = logged.seq if logged is not None else run.state.seq
+    run.sync()
+    run.appender.disk.seam("after control logged")
+    cancels = asked.action == "cancel" and not refusal  # stays until it is done: a death before that must not lose it
+    if run.appender.durable_seq >= upto and not cancels:
+        inbox.remove(run.session.layout, asked.id)
+    if cancels or (logged is not None and not refusal):
+        _apply(run, asked)
+
+
+def _alarm(run: TaskRun, alarm: p.AlarmRaised) -> None:
+    """Say it once: what is tried again ten times a second would fill the log."""
+    if f"{alarm.kind}: {alarm.text}" not in run.state.alarms:
+        run.emit("AlarmRaised", alarm)
 
 
 def forget_cancellations(run: TaskRun) -> None:
@@ -41,7 +66,7 @@ def _apply(run: TaskRun, asked: Control) -> None:
     if asked.action == "pause":
         run.stop("abort" if run.stopping is not None else "pause", actor=asked.actor)
     elif asked.action == "cancel":
-        run.stop("cancel", actor=asked.actor, reason=str(asked.args.get("reason", "")))
+        run.stop("cancel", actor=asked.actor, reason=asked.args.get("reason") or "")
     elif asked.action == "answer":
         answered(run, str(asked.args["approval_id"]), asked.actor)
 

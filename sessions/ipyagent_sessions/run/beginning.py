@@ -74,6 +74,7 @@ def queue(
             retry_of,
             rerun_of,
             workflow.default_effect,
+            options.pickle,
         ),
         task_id=task_id,
         actor=options.actor,
@@ -88,7 +89,7 @@ def recorded_arguments(session: Session, state: Any) -> tuple[tuple[Any, ...], d
     """The arguments the current task was queued with."""
     body = msgspec.json.decode(session.event(state.system_state.queued_seq).payload, type=p.TaskQueued)
     packed = session.blobs.read(body.args_blob) if body.args_blob else bytes(memoryview(body.args))
-    listed = codec.loads(packed, trust_pickle=True)
+    listed = codec.loads(packed)
     return tuple(listed[0]), dict(listed[1]) if len(listed) > 1 else {}
 
 

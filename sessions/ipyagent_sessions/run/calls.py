@@ -53,8 +53,8 @@ class Call:
 async def gather(run: TaskRun, awaitables: Sequence[Awaitable[Any]], limit: int | None) -> list[Any]:
     """The values of all, in order, at most `limit` at a time.
 
-    When one fails no further one begins, those under way finish (and are recorded), and then the first error in order is raised.
-    """
+    When one fails no further one begins, those under way finish (and are recorded), and then the first error in order is
+    raised."""
     if limit is not None and limit < 1:
         raise UsageError(f"limit={limit} lets nothing run", hint="a whole number from 1")
     values: list[Any] = [None] * len(awaitables)

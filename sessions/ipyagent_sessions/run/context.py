@@ -1,8 +1,8 @@
 """`ctx`: what the body of a workflow may call.
 
-On resume the body runs again from its top, and whatever is recorded is returned at once.  So effects belong into activities, and
-everything here that could differ from one run to the next (time, chance, answers, activities) has an identity and is recorded.
-"""
+On resume the body runs again from its top, and whatever is recorded is returned at once.  So effects belong into
+activities, and everything here that could differ from one run to the next (time, chance, answers, activities) has an
+identity and is recorded."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ipyagent_sessions.config import seconds
 from ipyagent_sessions.errors import IdentityError, ResultLost, UsageError
 from ipyagent_sessions.run import calls, identity, recall, settle, waiting
 from ipyagent_sessions.run.definitions import EFFECTS, Activity, Effect, Retry
-from ipyagent_sessions.run.execute import Plan, default_retry, execute
+from ipyagent_sessions.run.execute import Plan, Unsettled, default_retry, execute, rest
 from ipyagent_sessions.run.naming import Names
 from ipyagent_sessions.run.stages import Stage
 from ipyagent_sessions.run.task import TaskRun
@@ -42,6 +42,8 @@ _OWN: Final = frozenset(
         "StateChanged",
         "MessageAdded",
         "BudgetExceeded",
+        "AlarmRaised",
+        "ConfigChanged",
     }
 )
 _OPTIONS: Final = ("key", "effect", "retry", "timeout", "verify", "compensate", "isolate", "name")
@@ -142,18 +144,27 @@ class Context:
             if active.digest != plan.digest:
                 raise recall.differs(run, plan, active.seq)
             run.check()
+            plan = settle.as_begun(run, plan, active)
             attempt = active.attempt + 1
-            if (plan.effect == "irreversible" or plan.retry.attempts > 1) and settle.at_rest(run, plan):
+            if (plan.effect == "irreversible" or plan.retry.attempts > 1) and settle.at_rest(run, {plan.id}):
                 attempt = active.attempt
             elif await settle.outcome(run, plan) == "recorded":
                 return recall.recall(run, plan, run.state.business_state.results[plan.id])
-        try:
-            value = await execute(run, plan, attempt=attempt)
-        except ResultLost:
-            recall.can_undo(run, plan)
-            raise
-        recall.can_undo(run, plan)
-        return value
+        while True:
+            try:
+                value = await execute(run, plan, attempt=attempt)
+            except ResultLost:
+                recall.can_undo(run, plan)
+                raise
+            except Unsettled as cut:
+                run.check()
+                if await settle.outcome(run, plan) == "recorded":
+                    return recall.recall(run, plan, run.state.business_state.results[plan.id])
+                attempt = cut.attempt + 1
+                await rest(run, plan, cut)
+            else:
+                recall.can_undo(run, plan)
+                return value
 
     def _activity(self, function: Any, name: str | None, isolate: Literal["process"] | None) -> Activity:
         found = self._activities.get((function, name, isolate))
@@ -232,9 +243,9 @@ class Context:
     def emit(self, event_type: str, payload: dict[str, Any] | None = None, *, key: Any = None) -> None:
         """Log an event of the workflow's own, once: a resumed body does not log it again.
 
-        Types of the documents (CodeGenerated, TestExecuted, FileWritten, ErrorOccurred) are folded into the state; other names in
-        PascalCase are kept and shown.  Raises UsageError for the engine's own types and for a payload that does not fit its type.
-        """
+        Types of the documents (CodeGenerated, TestExecuted, FileWritten, ErrorOccurred) are folded into the state; other
+        names in PascalCase are kept and shown.  Raises UsageError for the engine's own types and for a payload that does
+        not fit its type."""
         if event_type in _OWN or event_type.startswith(("Task", "Activity", "Session")):
             raise UsageError(
                 f"{event_type} is written by the engine only", hint="use a name of your own, in PascalCase past tense"
@@ -315,9 +326,8 @@ class Context:
     ) -> calls.Call:
         """Ask a person; gives an `Answer`, true when approved.
 
-        The request is durable, is answered once, from any door, and is bound to question and details.  With `expires` it is denied
-        when nobody has answered by then; without it waits.
-        """
+        The request is durable, is answered once, from any door, and is bound to question and details.  With `expires` it
+        is denied when nobody has answered by then; without it waits."""
         made = self._names.identify("approve", key)
         packed = Raw(codec.dumps(details))
         question = ev.clean(question)[0]

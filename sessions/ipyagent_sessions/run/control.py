@@ -1,9 +1,8 @@
 """What people ask of a task: pause, cancel, answer, redo, checkpoint, rename; and who logs it (DESIGN section 9).
 
-A request is a file in the inbox.  Whoever holds the lease logs it, with the outcome accepted or refused; if the lease is free, the
-door that asks takes it and logs the request itself.  The first logged answer wins.  A request whose task or state has moved on is
-refused, not applied to the next thing.
-"""
+A request is a file in the inbox.  Whoever holds the lease logs it, with the outcome accepted or refused; if the lease is
+free, the door that asks takes it and logs the request itself.  The first logged answer wins.  A request whose task or
+state has moved on is refused, not applied to the next thing."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from msgspec.json import decode
 
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
-from ipyagent_sessions.errors import ControlPending, ControlRefused, IllegalTransition, LeaseHeld, NotFound
+from ipyagent_sessions.errors import ControlPending, ControlRefused, IllegalTransition, IpyagentError, LeaseHeld, NotFound
 from ipyagent_sessions.lifecycle import ENDED, TaskState, check
 from ipyagent_sessions.log import inbox, live
 from ipyagent_sessions.log.appender import Appender
@@ -24,8 +23,17 @@ from ipyagent_sessions.log.reader import Reader
 from ipyagent_sessions.session import Session, summarise
 from ipyagent_sessions.state import State
 
-ACTIONS: Final = ("pause", "resume", "cancel", "answer", "redo", "checkpoint", "rename")
+ACTIONS: Final = ("pause", "resume", "cancel", "answer", "checkpoint", "rename")
+"""What a door may ask.  The log also has `redo`, which only a resume writes."""
 ANSWERS: Final = ("approved", "denied")
+_TEXTS: Final = {
+    "cancel": ("reason",),
+    "answer": ("approval_id", "answer", "choice", "reason", "digest"),
+    "checkpoint": ("label",),
+    "rename": ("title",),
+}
+"""The arguments of an action that are texts; those it needs are in `_NEEDED`."""
+_NEEDED: Final = {"answer": ("approval_id", "answer", "digest"), "rename": ("title",)}
 _WAIT_S: Final = 5.0
 _POLL_S: Final = 0.02
 
@@ -36,8 +44,9 @@ def judge(state: State, control: Control) -> str:
     status = system.status
     if control.action not in ACTIONS:
         return f"nothing is known of {control.action!r}; what can be asked is {', '.join(ACTIONS)}"
-    if control.action == "rename":
-        return ""
+    wrong = _wrong_arguments(control)
+    if wrong or control.action == "rename":
+        return wrong
     if status is None:
         return "the session has no task yet"
     if control.task_id is not None and control.task_id != system.task_id:
@@ -52,6 +61,31 @@ def judge(state: State, control: Control) -> str:
         return f"the task is {status.value}, not running"
     target = {"pause": TaskState.INTERRUPTED, "cancel": TaskState.CANCELLED}.get(control.action)
     return _not_allowed(status, target, control.actor) if target is not None else ""
+
+
+def _wrong_arguments(control: Control) -> str:
+    """What is wrong with the form of a request's arguments: anybody who can write to the inbox may have made it."""
+    for name in _TEXTS.get(control.action, ()):
+        given, needed = control.args.get(name), name in _NEEDED.get(control.action, ())
+        if not isinstance(given, str) and not (given is None and not needed):
+            return f"{control.action} needs {name} as text" if needed else f"{name} must be text, not {type(given).__name__}"
+    return ""
+
+
+def decide(appender: Appender, control: Control) -> str:
+    """Why `control` is refused; empty when it is to be done.  What was logged before a crash stands, whatever would be
+    judged now."""
+    if not _already_logged(appender, control):
+        return judge(appender.state, control)
+    system = appender.state.system_state
+    found = _logged(appender, control)
+    if found is None:
+        return "it is in the log already, of this session's parent or not yet on disk"
+    seq, body = found
+    if body.outcome != "accepted":
+        return body.reason or "it was refused"
+    over = system.status in ENDED or seq < system.queued_seq
+    return "it was accepted for a task that is over" if over and control.action not in ("rename", "checkpoint") else ""
 
 
 def _not_allowed(source: TaskState, target: TaskState, actor: str) -> str:
@@ -73,8 +107,7 @@ def _judge_answer(state: State, control: Control) -> str:
         return f"the task is {state.system_state.status}"
     if _too_late(control.at, asked.expires_at):
         return f"its time was over at {asked.expires_at}, so it counts as denied"
-    digest = control.args.get("digest")
-    if digest and digest != asked.digest:
+    if control.args["digest"] != asked.digest:
         return "what was shown is not what is asked now; look again"
     answer, choice = control.args.get("answer"), control.args.get("choice")
     if answer not in ANSWERS:
@@ -126,7 +159,7 @@ def _resolve(appender: Appender, control: Control, parent: int | None = None) ->
             approval_id,
             str(control.args["answer"]),
             control.args.get("choice"),
-            str(control.args.get("reason", "")),
+            control.args.get("reason") or "",
             asked.digest,
             control.actor,
         ),
@@ -142,12 +175,18 @@ def _half_answered(appender: Appender, control: Control) -> bool:
     asked = appender.state.execution_state.approvals.get(str(control.args.get("approval_id", "")))
     if control.action != "answer" or asked is None or asked.answer is not None:
         return False
-    for event in Reader(appender.layout, appender.first).events(after=max(asked.seq, appender.first - 1)):
+    found = _logged(appender, control, after=asked.seq)
+    return found is not None and found[1].outcome == "accepted"
+
+
+def _logged(appender: Appender, control: Control, after: int = 0) -> tuple[int, p.ControlRequested] | None:
+    """A request as it stands in this session's files, with its seq."""
+    for event in Reader(appender.layout, appender.first).events(after=max(after, appender.first - 1)):
         if event.event_type == "ControlRequested":
             body = decode(event.payload, type=p.ControlRequested)
             if body.control_id == control.id:
-                return body.outcome == "accepted"
-    return False
+                return event.seq, body
+    return None
 
 
 def _already_logged(appender: Appender, control: Control) -> bool:
@@ -167,9 +206,9 @@ def request(
 ) -> p.ControlRequested:
     """Ask something of a session's task and return the logged outcome.
 
-    If the lease is free it is taken and the request logged here.  Raises ControlRefused with the reason when it is refused, and
-    ControlPending when the holder has not answered within `wait_s` seconds (the request stays and is answered later).
-    """
+    If the lease is free it is taken and the request logged here.  Raises ControlRefused with the reason when it is
+    refused, and ControlPending when the holder has not answered within `wait_s` seconds (the request stays and is
+    answered later)."""
     place = session.place
     control = Control(place.ids(), action, actor, ev.Stamper()(place.clock.now()), task_id, expects or [], args)
     after = session.last_seq()
@@ -213,14 +252,14 @@ def attend(session: Session, *, by: str) -> State:
     try:
         record_loss(appender)
         for control in inbox.waiting(session.layout):
-            refusal = judge(appender.state, control)
-            if not refusal and control.action == "resume":
-                refusal = "a task is resumed by a kernel or terminal that has its definitions"
-            logged = log(appender, control, refusal)
-            if not refusal and control.action == "cancel":
-                cancel_at_rest(appender, control)
-            elif logged is not None and not refusal and control.action == "checkpoint":
-                appender.checkpoint("manual", str(control.args.get("label", "")), actor=control.actor)
+            try:
+                _attend_one(appender, control)
+            except (IpyagentError, OSError):
+                raise
+            except Exception as error:  # noqa: BLE001  # one request that breaks something must not keep the others from being answered
+                inbox.set_aside(session.layout, control.id)
+                appender.emit("AlarmRaised", broken(control, error), task_id=appender.state.system_state.task_id)
+                continue
             appender.barrier()
             appender.disk.seam("after control logged")
             inbox.remove(session.layout, control.id)
@@ -230,6 +269,23 @@ def attend(session: Session, *, by: str) -> State:
         return appender.state
     finally:
         appender.close(rest=appender.state.system_state.status in ENDED)
+
+
+def _attend_one(appender: Appender, control: Control) -> None:
+    refusal = decide(appender, control)
+    if not refusal and control.action == "resume":
+        refusal = "a task is resumed by a kernel or terminal that has its definitions"
+    logged = log(appender, control, refusal)
+    if not refusal and control.action == "cancel":
+        cancel_at_rest(appender, control)
+    elif logged is not None and not refusal and control.action == "checkpoint":
+        appender.checkpoint("manual", control.args.get("label") or "", actor=control.actor)
+
+
+def broken(control: Control, error: Exception) -> p.AlarmRaised:
+    """The alarm for a request that could not be handled."""
+    told = f"{type(error).__name__}: {error}"[:300]
+    return p.AlarmRaised("control", f"request {control.id} ({control.action[:40]}) could not be handled: {told}")
 
 
 def record_loss(appender: Appender) -> bool:
@@ -282,7 +338,7 @@ def cancel_at_rest(appender: Appender, control: Control) -> None:
     appender.emit(
         "TaskCancelled",
         p.TaskCancelled(
-            str(control.args.get("reason", "")),
+            control.args.get("reason") or "",
             artefacts={"kept": sorted(state.business_state.files)},
             compensations_pending=[i for i, r in results.items() if r.compensable and r.ok and not r.compensated],
             irreversible=[i for i, r in results.items() if r.effect == "irreversible" and r.ok],
@@ -306,4 +362,4 @@ def find_approval(state: State, wanted: str | None) -> str:
     return pending[0]
 
 
-__all__ = ["attend", "cancel_at_rest", "expire", "find_approval", "judge", "log", "record_loss", "request"]
+__all__ = ["attend", "broken", "cancel_at_rest", "decide", "expire", "find_approval", "judge", "log", "record_loss", "request"]

@@ -20,9 +20,8 @@ EFFECTS: Final[tuple[Effect, ...]] = ("none", "idempotent", "irreversible")
 class Retry(Struct, frozen=True):
     """How often and how long apart an activity is tried.
 
-    `attempts` counts the first one.  Waits grow from `initial_s` by the factor `factor` up to `max_s` seconds, with a random part
-    of up to `jitter_s` on top.  Only exceptions of the types in `on` are retried.
-    """
+    `attempts` counts the first one.  Waits grow from `initial_s` by the factor `factor` up to `max_s` seconds, with a
+    random part of up to `jitter_s` on top.  Only exceptions of the types in `on` are retried."""
 
     attempts: int = 3
     initial_s: float = 0.5

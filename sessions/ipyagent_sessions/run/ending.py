@@ -1,4 +1,5 @@
-"""How a task ends: completed, failed or cancelled, with compensations in reverse order and a list of what exists (R158, R159, R163)."""
+"""How a task ends: completed, failed or cancelled, with compensations in reverse order and a list of what exists (R158,
+R159, R163)."""
 
 from __future__ import annotations
 

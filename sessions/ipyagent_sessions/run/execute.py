@@ -1,16 +1,17 @@
 """One activity, executed: intent, attempts, result, each logged in the order that keeps the promise.
 
-An effect-free activity needs one sync: its start rides with its result.  One with an effect needs two: the intent is durable before
-the function is called, the result before the next step sees it.
-"""
+An effect-free activity needs one sync: its start rides with its result.  One with an effect needs two: the intent is
+durable before the function is called, the result before the next step sees it."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import inspect
+import random
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from msgspec import Raw, Struct
@@ -65,18 +66,44 @@ class _Late(Exception):
         self.ran = ran
 
 
+class Unsettled(Exception):
+    """An irreversible attempt was cut short, nobody knows whether it happened, and the policy allows another."""
+
+    def __init__(self, cause: BaseException, attempt: int) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+        self.attempt = attempt
+
+
 async def execute(run: TaskRun, plan: Plan, *, attempt: int) -> Any:
     """Run an activity that has no recorded result, beginning with number `attempt`; returns its value.
 
-    Raises ActivityError (or one of its kinds) when it ended without one, TaskStop when the task was asked to stop.
+    Raises ActivityError (or one of its kinds) when it ended without one, TaskStop when the task was asked to stop, Unsettled when
+    it must be known whether an attempt happened before there is another.
     """
     run.check()
     run.works_again()
-    run.executing[plan.id] = plan.activity.name
-    try:
+    with _executing(run, plan):
         if plan.retry.attempts <= 1:
             return await _attempt(run, plan, attempt, last=True)
         return await _with_retries(run, plan, attempt)
+
+
+async def rest(run: TaskRun, plan: Plan, cut: Unsettled) -> None:
+    """Wait before the attempt that follows `cut`, which certainly did not happen or is to be repeated.  Raises TaskStop."""
+    policy = plan.retry
+    wait = min(policy.max_s, policy.initial_s * policy.factor ** (cut.attempt - 1)) + random.uniform(0, policy.jitter_s)
+    run.check()
+    with _executing(run, plan):
+        _log_retry(run, plan, cut, wait)
+        await run.rest(wait)
+
+
+@contextlib.contextmanager
+def _executing(run: TaskRun, plan: Plan) -> Iterator[None]:
+    run.executing[plan.id] = plan.activity.name
+    try:
+        yield
     finally:
         del run.executing[plan.id]
         if run.answers:
@@ -102,7 +129,7 @@ async def _with_retries(run: TaskRun, plan: Plan, first: int) -> Any:
         sleep=run.rest,
         reraise=True,
         retry=tenacity.retry_if_exception_type(_Again),
-        before_sleep=lambda state: _log_retry(run, plan, state),
+        before_sleep=lambda state: _log_retry(run, plan, *_next(state)),
     )
     async for tried in retrying:
         with tried:
@@ -120,12 +147,17 @@ class _Again(Exception):
         self.attempt = attempt
 
 
-def _log_retry(run: TaskRun, plan: Plan, state: Any) -> None:
+def _next(state: Any) -> tuple[_Again, float]:
+    """The attempt that failed and the wait that follows it, as tenacity tells them."""
     again = state.outcome.exception()
     assert isinstance(again, _Again)
+    return again, state.next_action.sleep
+
+
+def _log_retry(run: TaskRun, plan: Plan, again: _Again | Unsettled, wait: float) -> None:
     run.emit(
         "ActivityRetried",
-        p.ActivityRetried(plan.activity.name, type(again.cause).__name__, str(again.cause), round(state.next_action.sleep, 3)),
+        p.ActivityRetried(plan.activity.name, type(again.cause).__name__, str(again.cause), round(wait, 3)),
         activity_id=plan.id,
         attempt=again.attempt,
     )
@@ -160,14 +192,27 @@ async def _attempt(run: TaskRun, plan: Plan, attempt: int, *, last: bool) -> Any
         raise
     except ActivityTimeout as error:
         if not last and not error.still_running and isinstance(error, plan.retry.on):
-            raise _Again(error, attempt) from error
+            raise _another(run, plan, attempt, error) from error
         _log_failure(run, plan, attempt, error, begun, still_running=error.still_running)
         raise
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         if not last and isinstance(error, plan.retry.on):
-            raise _Again(error, attempt) from error
+            raise _another(run, plan, attempt, error) from error
         raise _log_failure(run, plan, attempt, error, begun) from error
     return _log_result(run, plan, attempt, ran, begun, late=late)
+
+
+def _another(run: TaskRun, plan: Plan, attempt: int, error: BaseException) -> _Again | Unsettled:
+    """What lets another attempt follow: at once, or after it is known whether an irreversible one that was cut short happened."""
+    if plan.effect != "irreversible" or not isinstance(error, ActivityTimeout | process.ChildDied):
+        return _Again(error, attempt)
+    text = error.error if isinstance(error, ActivityTimeout) else error.message
+    late = isinstance(error, ActivityTimeout)
+    body = p.ActivityFailed(
+        plan.activity.name, type(error).__name__, text, plan.kind, plan.digest, timed_out=late, aborted=True
+    )
+    run.emit("ActivityFailed", body, activity_id=plan.id, attempt=attempt)
+    return Unsettled(error, attempt)
 
 
 def _log_start(run: TaskRun, plan: Plan, attempt: int) -> None:
@@ -219,8 +264,8 @@ async def _invoke(run: TaskRun, plan: Plan) -> Ran:
 
 
 async def _in_thread(run: TaskRun, plan: Plan) -> Ran:
-    """A synchronous function in a thread.  It cannot be stopped: after a timeout or an abort it is named as still running, and no
-    other attempt begins before it has ended."""
+    """A synchronous function in a thread.  It cannot be stopped: after a timeout or an abort it is named as still
+    running, and no other attempt begins before it has ended."""
     activity = plan.activity
     future = run.threads.submit(lambda: activity.function(*plan.args, **plan.kwargs))
     why = f"ran longer than {plan.timeout_s:g} s; its thread cannot be stopped and is still running" if plan.timeout_s else ""
@@ -345,4 +390,4 @@ def progress(done: int, total: int | None = None, text: str = "") -> None:
         run.call(lambda: run.emit("ActivityProgressed", body, activity_id=plan.id) if plan.id in run.executing else None)
 
 
-__all__ = ["Current", "Plan", "Raw", "current", "default_retry", "execute", "progress"]
+__all__ = ["Current", "Plan", "Raw", "Unsettled", "current", "default_retry", "execute", "progress", "rest"]

@@ -4,9 +4,8 @@
     2.1/scan#1            without one: the first call of `scan` in stage 2.1, in code order
     main/report#1         outside any stage
 
-Occurrence in code order is only well defined while calls of one name follow one another, so an unkeyed call beside an open one of
-the same name, or from one of several parallel coroutines, is refused.
-"""
+Occurrence in code order is only well defined while calls of one name follow one another, so an unkeyed call beside an
+open one of the same name, or from one of several parallel coroutines, is refused."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Start a task, or continue the one that the same call started before.
 
-The same notebook, cell, target and arguments find each other by the `run_key`: running a cell again after a crash continues its
-unfinished task (R007; Restart and Run All is what people do), `new` starts another, `once` returns the result of a completed one.
-"""
+The same notebook, cell, target and arguments find each other by the `run_key`: running a cell again after a crash
+continues its unfinished task (R007; Restart and Run All is what people do), `new` starts another, `once` returns the
+result of a completed one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class Origin(Struct, frozen=True):
 
 
 class Launched(NamedTuple):
-    """`handle` is None when `once` found a completed task, whose value is `value`.  `note` says what was found, if anything."""
+    """`handle` is None when `once` found a completed task, whose value is `value`.  `note` says what was found, if
+    anything."""
 
     session: Session
     handle: TaskHandle | None
@@ -130,9 +131,8 @@ def resume_task(
 ) -> TaskHandle:
     """Continue the unfinished task of `session`.
 
-    Raises LeaseHeld when somebody runs it (with `take_over` a holder that is stopped is fenced), ControlRefused when its task has
-    ended, UsageError when `workflow` is not the one it was started with.
-    """
+    Raises LeaseHeld when somebody runs it (with `take_over` a holder that is stopped is fenced), ControlRefused when its
+    task has ended, UsageError when `workflow` is not the one it was started with."""
     options = options or RunOptions()
     holder = (origin.holder if origin else None) or this_process(by=options.actor)
     known = live.read_summary(session.layout)  # the file alone: of a lost task `summary` folds the log, as the appender does
@@ -146,9 +146,8 @@ def resume_task(
     except BaseException:
         appender.close()
         raise
-    return TaskHandle(
-        session, appender, workflow, msgspec.structs.replace(options, durability=system.durability), resume or Resume()
-    )
+    options = msgspec.structs.replace(options, durability=system.durability, pickle=options.pickle or system.pickle)
+    return TaskHandle(session, appender, workflow, options, resume or Resume())
 
 
 def _refuse_ended(session: Session, task_id: str | None, status: str, since: str) -> None:
@@ -169,7 +168,8 @@ def _refuse_other(session: Session, target: str, workflow: Workflow) -> None:
 def rerun(
     session: Session, store: Store, workflow: Workflow, *, options: RunOptions | None = None, origin: Origin | None = None
 ) -> TaskHandle:
-    """Do a task again for real, with its recorded arguments, as a new task in a new session.  Its results may differ (R123, R124)."""
+    """Do a task again for real, with its recorded arguments, as a new task in a new session.  Its results may differ
+    (R123, R124)."""
     options, origin = options or RunOptions(), origin or Origin()
     state = session.state()
     system = state.system_state
@@ -177,6 +177,7 @@ def rerun(
         raise ControlRefused(f"session {session.id} has no task to run again")
     _refuse_other(session, system.target, workflow)
     body = msgspec.json.decode(session.event(system.queued_seq).payload, type=p.TaskQueued)
+    options = msgspec.structs.replace(options, pickle=options.pickle or body.pickle)
     arguments = session.blobs.read(body.args_blob) if body.args_blob else bytes(memoryview(body.args))
     again = store.create(title=f"{state.title or system.title} (rerun)", notebook=origin.notebook)
     appender = again.append(origin.holder or this_process(by=options.actor))
@@ -196,7 +197,8 @@ def result_of(session: Session) -> Any:
     body = msgspec.json.decode(session.event(system.result_seq).payload, type=p.TaskCompleted)
     if body.result_lost is not None:
         raise ResultLost(system.target, "ResultLost", body.result_lost)
-    return codec.loads(session.blobs.read(body.result_blob) if body.result_blob else body.result, trust_pickle=True)
+    packed = session.blobs.read(body.result_blob) if body.result_blob else body.result
+    return codec.loads(packed, trust_pickle=system.pickle)
 
 
 def _same_call(store: Store, key: str, *, completed_too: bool) -> Listed | None:

@@ -1,8 +1,7 @@
 """Activities in a process of their own: work that can be killed, and whose memory is its own.
 
-The child is a fresh interpreter in a session of its own (a Ctrl-C in the notebook does not reach it).  It ends by itself when its
-standard input closes, so it does not outlive this process, however that one ends.
-"""
+The child is a fresh interpreter in a session of its own (a Ctrl-C in the notebook does not reach it).  It ends by itself
+when its standard input closes, so it does not outlive this process, however that one ends."""
 
 from __future__ import annotations
 

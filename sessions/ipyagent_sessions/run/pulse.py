@@ -1,8 +1,7 @@
 """The heartbeat of a running task: one thread that shows it is alive, says what it does, and brings in what people ask.
 
-It writes `live.json` (at most five times a second, at least once a heartbeat), looks into the inbox ten times a second, and samples
-CPU and memory.  It never touches the log: requests are handed to the task's loop.
-"""
+It writes `live.json` (at most five times a second, at least once a heartbeat), looks into the inbox ten times a second,
+and samples CPU and memory.  It never touches the log: requests are handed to the task's loop."""
 
 from __future__ import annotations
 
@@ -10,27 +9,37 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from ipyagent_sessions import payloads as p
 from ipyagent_sessions.log import inbox, live
 from ipyagent_sessions.log.inbox import Control
 from ipyagent_sessions.log.lease import HEARTBEAT
 from ipyagent_sessions.run.task import TaskRun
 from ipyagent_sessions.state import State
 
+if TYPE_CHECKING:
+    import psutil
+
 TICK_S: Final = 0.1
 _LIVE_S: Final = 0.2
 
 
 class Pulse:
-    """Runs from `start` to `stop`.  `attend` gets requests, `tick` is called on the task's loop at each heartbeat or sooner."""
+    """Runs from `start` to `stop`.
 
-    def __init__(self, run: TaskRun, attend: Callable[[list[Control]], None], tick: Callable[[], None]) -> None:
+    `attend` gets requests and returns the ids of those to hand in again; `tick` is called on the task's loop at each
+    heartbeat or sooner."""
+
+    def __init__(self, run: TaskRun, attend: Callable[[list[Control]], list[str]], tick: Callable[[], None]) -> None:
         self._run = run
         self._attend = attend
         self._tick = tick
         self._end = threading.Event()
         self._handed: set[str] = set()
+        self._told: set[str] = set()
+        self._written = self._sampled = -1e9
+        self._last: live.Live | None = None
         self._cpu: float | None = None
         self._rss: int | None = None
         self._thread = threading.Thread(target=self._beat, name="ipyagent-pulse", daemon=True)
@@ -48,26 +57,46 @@ class Pulse:
 
         process = psutil.Process()
         process.cpu_percent(None)
-        written = sampled = -1e9
-        last: live.Live | None = None
-        while True:
+        ended = False
+        while not ended:
             ended = self._end.wait(TICK_S)
-            now = time.monotonic()
-            if now - sampled >= HEARTBEAT:
-                sampled = now
-                self._cpu, self._rss = process.cpu_percent(None), process.memory_info().rss
-            picture = self._picture()
-            due = now - written >= HEARTBEAT or (now - written >= _LIVE_S and picture != last)
-            if due or ended:
-                self._write(picture)
-                written, last = now, picture
-            if ended:
-                return
-            self._run.call(self._tick)
-            waiting = [c for c in inbox.waiting(self._run.session.layout) if c.id not in self._handed]
-            if waiting:
-                self._handed.update(c.id for c in waiting)
-                self._run.call(lambda found=waiting: self._attend(found))  # type: ignore[misc]  # mypy cannot infer the default
+            for part in (lambda: self._show(process, ended), *(() if ended else (self._bring,))):  # noqa: B023  # called at once
+                try:
+                    part()
+                except Exception as error:  # noqa: BLE001  # without a pulse a task is deaf; what fails now may work the next time
+                    self._complain(error)
+
+    def _show(self, process: psutil.Process, ended: bool) -> None:
+        now = time.monotonic()
+        if now - self._sampled >= HEARTBEAT:
+            self._sampled = now
+            self._cpu, self._rss = process.cpu_percent(None), process.memory_info().rss
+        picture = self._picture()
+        if ended or now - self._written >= HEARTBEAT or (now - self._written >= _LIVE_S and picture != self._last):
+            self._write(picture)
+            self._written, self._last = now, picture
+
+    def _bring(self) -> None:
+        self._run.call(self._tick)
+        waiting = [c for c in inbox.waiting(self._run.session.layout) if c.id not in self._handed]
+        if waiting:
+            self._handed.update(c.id for c in waiting)
+            self._run.call(lambda: self._hand(waiting))
+
+    def _hand(self, waiting: list[Control]) -> None:
+        """On the task's loop.  What could not be attended to is handed in again by a later beat."""
+        again = [c.id for c in waiting]
+        try:
+            again = self._attend(waiting)
+        finally:
+            self._handed.difference_update(again)
+
+    def _complain(self, error: Exception) -> None:
+        """Raise an alarm, once for the same trouble."""
+        told = f"the heartbeat had trouble: {type(error).__name__}: {error}"
+        if told not in self._told:
+            self._told.add(told)
+            self._run.call(lambda: self._run.emit("AlarmRaised", p.AlarmRaised("pulse", told)))
 
     def _picture(self) -> live.Live:
         """What there is to see now, without heartbeat and resources."""

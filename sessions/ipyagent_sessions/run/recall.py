@@ -39,16 +39,18 @@ def recall(run: TaskRun, plan: Plan, recorded: Recorded) -> Any:
     if not recorded.ok:
         raise _recorded_error(run, recorded)
     can_undo(run, plan)
-    return _load(run, recorded)
+    return _load(run, plan, recorded)
 
 
-def _load(run: TaskRun, recorded: Recorded) -> Any:
+def _load(run: TaskRun, plan: Plan, recorded: Recorded) -> Any:
+    """The value; a pickled one only when this task or its own activity allows pickle, else NotSerialisable."""
+    trusted = plan.activity.pickle or run.options.pickle
     if not recorded.by_reference:
-        return codec.loads(recorded.result, trust_pickle=True)
+        return codec.loads(recorded.result, trust_pickle=trusted)
     event = run.session.event(recorded.seq)
     body = msgspec.json.decode(event.payload, type=payloads.ActivityCompleted)
     data = run.session.blobs.read(body.result_blob) if body.result_blob else bytes(memoryview(body.result))
-    return codec.loads(data, trust_pickle=True)
+    return codec.loads(data, trust_pickle=trusted)
 
 
 def _recorded_error(run: TaskRun, recorded: Recorded) -> ActivityError:

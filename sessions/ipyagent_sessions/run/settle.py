@@ -1,8 +1,7 @@
 """Calls that started and left no result: their outcome is unknown (R151).
 
-Effect-free and idempotent ones are run again.  For an irreversible one its `verify` function decides; without one a person does,
-asked once for each function, for all of its open calls together.
-"""
+Effect-free and idempotent ones are run again.  For an irreversible one its `verify` function decides; without one a
+person does, asked once for each function, for all of its open calls together."""
 
 from __future__ import annotations
 
@@ -16,25 +15,41 @@ from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.lifecycle import ENDED
-from ipyagent_sessions.run.definitions import Done
+from ipyagent_sessions.run.definitions import EFFECTS, Done
 from ipyagent_sessions.run.execute import NOT_RUN, Plan
 from ipyagent_sessions.run.task import TaskRun
+from ipyagent_sessions.state import Active
 
 HAPPENED, RUN_AGAIN = "happened", "run_again"
 
 
-def at_rest(run: TaskRun, plan: Plan) -> bool:
-    """Whether the log says of the call `plan`, which has no result, that nothing of it was under way.
+def at_rest(run: TaskRun, ids: set[str]) -> set[str]:
+    """Those of the open calls `ids` of which the log says that nothing was under way.
 
-    Its last attempt had failed and the next not begun, or its function was not called at all.
+    Their last attempt had failed and the next not begun, or their function was not called at all.
     """
-    for event in run.session.events(run.state.execution_state.active_activities[plan.id].seq):
-        if event.activity_id == plan.id:
-            if event.event_type == "ActivityRetried":
-                return True
-            if event.event_type == "ActivityFailed":
-                return bool(msgspec.json.decode(event.payload, type=p.ActivityFailed).error_type == NOT_RUN)
-    return False
+    active = run.state.execution_state.active_activities
+    resting: set[str] = set()
+    for event in run.session.events(min((active[i].seq for i in ids), default=run.state.seq)):
+        made = event.activity_id
+        if made is None or made not in ids or event.seq <= active[made].seq:
+            continue
+        if event.event_type == "ActivityRetried":
+            resting.add(made)
+        elif event.event_type == "ActivityFailed":
+            body = msgspec.json.decode(event.payload, type=p.ActivityFailed)
+            (resting.add if body.error_type == NOT_RUN else resting.discard)(made)
+    return resting
+
+
+def as_begun(run: TaskRun, plan: Plan, active: Active) -> Plan:
+    """`plan`, held to the stricter of the effect it was begun with and the one declared now; a difference is an alarm."""
+    if active.effect == plan.effect:
+        return plan
+    stricter = max(active.effect, plan.effect, key=EFFECTS.index)
+    text = f"{plan.id} was begun with effect {active.effect} and is declared {plan.effect} now; it is taken as {stricter}"
+    run.emit("AlarmRaised", p.AlarmRaised("effect_changed", text))
+    return msgspec.structs.replace(plan, effect=stricter)
 
 
 async def outcome(run: TaskRun, plan: Plan) -> Literal["again", "recorded"]:
@@ -46,6 +61,8 @@ async def outcome(run: TaskRun, plan: Plan) -> Literal["again", "recorded"]:
         return "again"
     if plan.verify is not None:
         answer = await _verified(run, plan)
+        if plan.id in run.state.business_state.results:  # by verify, or by a person who was quicker
+            return "recorded"
         if answer is not None:
             return answer
     await _asked(run, plan)
@@ -70,7 +87,7 @@ async def _verified(run: TaskRun, plan: Plan) -> Literal["again", "recorded"] | 
         text = f"verify of {plan.id} failed: {type(error).__name__}: {error}; a person is asked"
         run.emit("AlarmRaised", p.AlarmRaised("verify", text))
         return None
-    if answer is False:
+    if answer is False or plan.id in run.state.business_state.results:
         return "again"
     if answer is not True and not isinstance(answer, Done):
         raise UsageError(f"verify of {plan.activity.name} answered {answer!r}", hint="True, False, or Done(result)")
@@ -101,11 +118,12 @@ async def _asked(run: TaskRun, plan: Plan) -> None:
     for approval_id, asked in execution.approvals.items():
         if asked.kind == "outcome" and plan.id in asked.about and asked.answer is None:
             return await wait_for_answer(run, approval_id)
+    opened = execution.active_activities.items()
     about = [
-        i
-        for i, a in execution.active_activities.items()
-        if a.name == name and a.effect == "irreversible" and i not in run.executing
+        i for i, a in opened if a.name == name and (a.effect == "irreversible" or i == plan.id) and i not in run.executing
     ]
+    resting = at_rest(run, {*about} - {plan.id})  # these certainly did not happen
+    about = [i for i in about if i not in resting]
     question = f"{name}: {len(about)} call{'s' if len(about) != 1 else ''} started and left no result. Did it happen?"
     shown = [{"activity": i, "since": execution.active_activities[i].since} for i in about]
     details = msgspec.Raw(msgspec.json.encode(shown))

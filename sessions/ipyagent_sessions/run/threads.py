@@ -7,6 +7,7 @@ threads are daemons; an idle one is used again, and a stuck one is left behind.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import queue
 import threading
@@ -23,22 +24,24 @@ class Ran(NamedTuple):
 
 
 class Threads:
-    """As many threads as calls are open at one time, kept while `close` has not been called."""
+    """As many threads as calls are open at one time.  After `close` each ends with the call it is in."""
 
     def __init__(self) -> None:
         self._idle: list[queue.SimpleQueue[Callable[[], None] | None]] = []
         self._count = 0
+        self._closed = False
+        self._lock = threading.Lock()
 
     def submit(self, function: Callable[[], Any]) -> asyncio.Future[Ran]:
         """Call `function` in a thread, in a copy of the present context; the future belongs to the running loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Ran] = loop.create_future()
         context = contextvars.copy_context()
-        inbox = self._idle.pop() if self._idle else self._new()
+        with self._lock:
+            inbox = self._idle.pop() if self._idle else self._new()
 
         def finish(value: Ran | None, error: BaseException | None) -> None:
-            self._idle.append(inbox)
-            if future.cancelled():
+            if future.done():  # nobody waits any more
                 return
             if error is not None:
                 future.set_exception(error)
@@ -55,16 +58,28 @@ class Threads:
                 error = RuntimeError(f"activity raised StopIteration: {stop.value!r}")
             except BaseException as raised:  # noqa: BLE001  # whatever it is, it belongs to the caller
                 error = raised
-            if not loop.is_closed():
+            self._rest(inbox)
+            with contextlib.suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(finish, value, error)
 
         inbox.put(job)
         return future
 
     def close(self) -> None:
-        """Let idle threads end."""
-        while self._idle:
-            self._idle.pop().put(None)
+        """Let idle threads end now, and the others when their call ends."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for inbox in idle:
+            inbox.put(None)
+
+    def _rest(self, inbox: queue.SimpleQueue[Callable[[], None] | None]) -> None:
+        """Called by a thread whose call has ended: it can be used again, or ends."""
+        with self._lock:
+            if not self._closed:
+                self._idle.append(inbox)
+                return
+        inbox.put(None)
 
     def _new(self) -> queue.SimpleQueue[Callable[[], None] | None]:
         inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()

@@ -1,8 +1,7 @@
 """When a checkpoint is due: by wall time, by event, by a change of the state, by volume (R045-R051).
 
-Stage, manual and end checkpoints are asked for where they happen.  Every trigger gives a `CheckpointCreated` event, which rides
-with the next commit; its snapshot is materialised at a bounded rate, since the log alone is enough to restore.
-"""
+Stage, manual and end checkpoints are asked for where they happen.  Every trigger gives a `CheckpointCreated` event, which
+rides with the next commit; its snapshot is materialised at a bounded rate, since the log alone is enough to restore."""
 
 from __future__ import annotations
 
@@ -16,7 +15,8 @@ from ipyagent_sessions.events import Event
 from ipyagent_sessions.state import State
 
 VOLUME: Final = 10_000
-"""Each time the log has doubled, but not before so many events, a snapshot is taken: a resume folds at most half of the log."""
+"""Each time the log has doubled, but not before so many events, a snapshot is taken: a resume folds at most half of the
+log."""
 MATERIALISE_S: Final = 30.0
 """Unnamed snapshots are written at most this often, in seconds."""
 _SMALL: Final = ("value", "sleep", "emit")

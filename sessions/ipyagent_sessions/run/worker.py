@@ -1,8 +1,7 @@
 """A task on a daemon thread with an event loop of its own, and the handle to it.
 
-The thread is a daemon so that a kernel restart never waits for it; what it has acknowledged is on disk.  It runs in a copy of the
-caller's context, so that prints of activities land where the caller's would.
-"""
+The thread is a daemon so that a kernel restart never waits for it; what it has acknowledged is on disk.  It runs in a
+copy of the caller's context, so that prints of activities land where the caller's would."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """One task as what is shown of it: every field of the monitoring panel (R190-R201) and what may be done now (R202-R205).
 
-A pure function of the folded state, `live.json` and the time.  The cell's text, its HTML, the server's JSON and the sidebar all show
-this model, so they cannot disagree.
-"""
+A pure function of the folded state, `live.json` and the time.  The cell's text, its HTML, the server's JSON and the
+sidebar all show this model, so they cannot disagree."""
 
 from __future__ import annotations
 
@@ -193,10 +192,8 @@ def _now(state: State, live: Live | None, running: bool) -> list[str]:
     if not running:
         return []
     run = state.execution_state
-    if live is not None and live.now and live.last_seq >= state.seq:
-        names = live.now
-    else:
-        names = list(run.active_activities)
+    fresh = live is not None and live.last_seq >= state.seq
+    names = live.now if live is not None and fresh and live.now else list(run.active_activities)
     shown = []
     for activity_id in names:
         active = run.active_activities.get(activity_id)

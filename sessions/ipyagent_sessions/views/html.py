@@ -23,7 +23,10 @@ _COLOUR: Final = {
 }
 _MUTED: Final = "color:var(--jp-ui-font-color2, #656d76)"
 _LINE: Final = "var(--jp-border-color2, #d0d7de)"
-_FONT: Final = "font-family:var(--jp-ui-font-family, system-ui, sans-serif);font-size:13px;line-height:1.45;font-variant-numeric:tabular-nums"
+_FONT: Final = (
+    "font-family:var(--jp-ui-font-family, system-ui, sans-serif);font-size:13px;line-height:1.45;"
+    "font-variant-numeric:tabular-nums"
+)
 
 
 def card(shown: Card, *, prefix: str = "%agent") -> str:
