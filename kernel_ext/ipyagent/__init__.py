@@ -58,7 +58,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     from ipyagent.magics import AgentMagics
 
     shell.register_magics(AgentMagics(shell))
-    shell.set_hook("complete_command", complete, re_key=r"\s*%agent\b")
+    shell.set_hook("complete_command", complete, re_key=r"\s*%agent\b")  # type: ignore[no-untyped-call]  # IPython has no types here
     greet(shell)
 
 

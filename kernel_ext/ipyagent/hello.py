@@ -13,20 +13,29 @@ _MOST = 3
 
 
 def greet(shell: InteractiveShell) -> None:
-    """Print one line for each unfinished task of this notebook, at most three; nothing when there is none."""
+    """Print one line for each unfinished task of this notebook, at most three; nothing when there is none.
+
+    A store that cannot be read is told in one line: the notebook loads all the same.
+    """
     from ipyagent_sessions.config import store_path
+    from ipyagent_sessions.errors import IpyagentError
+    from ipyagent_sessions.textsafe import plain, plain_lines
 
     if not store_path().is_dir():
         return
-    text = found(origin.notebook(shell))
+    try:
+        text = found(origin.notebook(shell))
+    except (IpyagentError, OSError) as error:
+        text = plain(f"ipyagent: {error}", 400)
     if text:
-        print(text)
+        print(plain_lines(text))
 
 
 def found(notebook: str | None) -> str:
     """The unfinished tasks of `notebook` (of the store, when no notebook is known) in a person's words."""
     from ipyagent_sessions.lifecycle import ENDED
     from ipyagent_sessions.store import Store
+    from ipyagent_sessions.textsafe import plain
 
     ended = {state.value for state in ENDED}
     unfinished = [
@@ -48,7 +57,7 @@ def found(notebook: str | None) -> str:
             "suspended": f"suspended: {summary.detail or summary.reason}",
             "interrupted": f"interrupted at activity {summary.done}{of}",
         }.get(listed.state, listed.state)
-        lines.append(f"{summary.title} ({listed.session_id}) {how}")
+        lines.append(plain(f"{summary.title} ({listed.session_id}) {how}", 300))
     if not lines:
         return ""
     more = f"\n  and {len(unfinished) - _MOST} more: %agent ls" if len(unfinished) > _MOST else ""

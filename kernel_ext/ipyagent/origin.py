@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import http.client
 import json
 import os
 import re
@@ -38,16 +39,21 @@ def notebook(shell: InteractiveShell) -> str | None:
 
 
 def _from_server() -> str | None:
-    """Ask the server that started this kernel; any trouble means that it does not know."""
+    """Ask the server that started this kernel; any trouble means that it does not know.
+
+    Directly: its token is nobody else's business, not a proxy's and not that of an address it might point to.
+    """
     kernel, parent = kernel_id(), os.environ.get("JPY_PARENT_PID")
     if kernel is None or parent is None:
         return None
     from jupyter_core.paths import jupyter_runtime_dir
 
-    with contextlib.suppress(OSError, ValueError, KeyError):
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
         info = json.loads((Path(jupyter_runtime_dir()) / f"jpserver-{parent}.json").read_text())
-        request = urllib.request.Request(f"{info['url']}api/sessions", headers={"Authorization": f"token {info['token']}"})
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
+        request = urllib.request.Request(f"{info['url']}api/sessions")
+        request.add_unredirected_header("Authorization", f"token {info['token']}")
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with direct.open(request, timeout=_TIMEOUT_S) as answer:
             for session in json.load(answer):
                 if session["kernel"]["id"] == kernel and session["type"] == "notebook":
                     return str(Path(info["root_dir"]) / session["path"])

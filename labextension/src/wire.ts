@@ -156,13 +156,14 @@ export interface Detail {
   model: string;
 }
 
-/** `session.json`, written once. */
+/** `session.json`, written once.  `store` is the id of the store the session was made in. */
 export interface Header {
   format: number;
   session_id: string;
   created: string;
   notebook?: string | null;
   parent?: Parent | null;
+  store?: string | null;
 }
 
 /** Where a fork begins: the parent's event `seq`, whose sha256 is `hash`. */

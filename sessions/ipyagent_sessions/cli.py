@@ -22,7 +22,7 @@ from ipyagent_sessions.log.lease import this_process
 from ipyagent_sessions.run.launch import Origin
 from ipyagent_sessions.run.worker import TaskHandle
 from ipyagent_sessions.store import Store
-from ipyagent_sessions.textsafe import plain
+from ipyagent_sessions.textsafe import json_lines, plain, plain_lines
 from ipyagent_sessions.views.shown import Shown
 
 USAGE: Final = """usage: ipyagent [--store FOLDER] [--json] COMMAND ...
@@ -48,14 +48,14 @@ class TerminalScreen:
             line = "  ".join(part.strip() for part in shown.text.splitlines()[:2])
             if line != self._last and time.monotonic() - self._at >= 1.0:
                 self._last, self._at = line, time.monotonic()
-                print(line, file=sys.stderr, flush=True)
+                print(plain(line), file=sys.stderr, flush=True)
 
     def final(self, shown: Shown) -> None:
         if self._tty:
             self._redraw(shown.text)
             self._lines = 0
         else:
-            print(shown.text, file=sys.stderr, flush=True)
+            print(plain_lines(shown.text), file=sys.stderr, flush=True)
 
     def _redraw(self, text: str) -> None:
         width = os.get_terminal_size(sys.stderr.fileno()).columns
@@ -81,7 +81,7 @@ def main(argv: list[str] | None = None) -> int:
         result = perform(door, TerminalScreen(), options)
         return _print(result, as_json=as_json)
     except IpyagentError as error:
-        print(f"ipyagent: {error}", file=sys.stderr)
+        print(plain_lines(f"ipyagent: {error}"), file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
         return 130
@@ -146,9 +146,9 @@ def _print(result: Any, *, as_json: bool) -> int:
     else:
         data, text = result.rows(), str(result)
     if as_json:
-        print(json.dumps(msgspec.to_builtins(data, enc_hook=repr), ensure_ascii=False, indent=None))
+        print(json_lines(json.dumps(msgspec.to_builtins(data, enc_hook=repr), ensure_ascii=False, indent=None)))
     elif text:
-        print(text)
+        print(plain_lines(text))
     return 0
 
 

@@ -11,10 +11,10 @@ import re
 import shutil
 import time
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from ipyagent_sessions import config, events, payloads
 from ipyagent_sessions._version import __version__
@@ -40,9 +40,14 @@ class _StoreFile(Struct):
 class Parent(Struct, frozen=True):
     """Where a fork begins: the parent's event `seq`, whose sha256 is `hash`."""
 
-    session: Annotated[str, Meta(pattern=f"^{ID.pattern}$")]
-    seq: Annotated[int, Meta(ge=1)]
+    session: str
+    seq: int
     hash: str
+
+    def __post_init__(self) -> None:
+        """Raises ValueError, which is a damaged header for who decodes one."""
+        if ID.fullmatch(self.session) is None or self.seq < 1:
+            raise ValueError(f"no event {self.seq} of a session {self.session[:60]!r} can be a parent")
 
 
 class Header(Struct, frozen=True, omit_defaults=True):

@@ -75,7 +75,6 @@ class Store(Place):
     def _listed(self, session_id: str) -> Listed:
         session = Session(self, session_id)
         try:
-            _ = session.header
             summary = session.summary()
             if not _is_whole(summary, session_id):
                 summary = summarise(session_id, session.state())

@@ -25,6 +25,16 @@ def plain(text: str, width: int | None = None) -> str:
     return safe if width is None or display_width(safe) <= width else _cut(safe, width)
 
 
+def plain_lines(text: str) -> str:
+    """`text` with its line breaks kept and each line made harmless: for what leaves by a terminal or a cell."""
+    return "\n".join(plain(line) for line in text.split("\n"))
+
+
+def json_lines(text: str) -> str:
+    """The same for JSON text: harmless, and equal data to whoever parses it."""
+    return "\n".join(_UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", line) for line in text.split("\n"))
+
+
 def display_width(text: str) -> int:
     """How many columns of a terminal `text` takes: wide characters two, combining ones none."""
     return len(text) if text.isascii() else sum(map(_columns, text))

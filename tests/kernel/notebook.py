@@ -120,8 +120,11 @@ class Notebook:
 
     def complete(self, code: str) -> list[str]:
         """What the Tab key offers at the end of `code`."""
-        answer: dict[str, Any] = self.client.complete(code, len(code), reply=True, timeout=DEADLINE_S)
-        return list(answer["content"]["matches"])
+        request = self.client.complete(code, len(code))
+        while True:
+            answer: dict[str, Any] = self.client.get_shell_msg(timeout=DEADLINE_S)
+            if answer["parent_header"].get("msg_id") == request:
+                return list(answer["content"]["matches"])
 
     def until_marked(self, line: str, times: int = 1) -> None:
         """Wait until the witness holds `line` that often."""

@@ -7,6 +7,7 @@ from ipyagent_sessions.commands.look import card_of, show_card
 from ipyagent_sessions.lifecycle import TaskState
 from ipyagent_sessions.run import control
 from ipyagent_sessions.session import Session
+from ipyagent_sessions.textsafe import plain
 from ipyagent_sessions.views.shown import Shown
 
 
@@ -47,7 +48,7 @@ def answer(door: Door, session: Session, *, approval: str | None, approve: bool,
     after = session.state().system_state
     waits = not session.held() and after.status is TaskState.SUSPENDED
     then = f"\ncontinue with: {door.prefix} resume {session.id}" if waits else ""
-    return Shown(f"{approval_id} {said}: {asked.question}{then}")
+    return Shown(f"{approval_id} {said}: {plain(asked.question, 160)}{then}")
 
 
 def checkpoint(door: Door, session: Session, *, label: str) -> Shown:

@@ -93,6 +93,10 @@ def _running(commands: dict[str, _Parser]) -> None:
     commands["resume"].add_argument(
         "--redo", action="append", default=[], metavar="NAME[:KEY]", help="run this activity again"
     )
+    for parser in (commands["resume"], commands["rerun"]):
+        parser.add_argument(
+            "--setup-cells", action="store_true", help="in a terminal: first run the cells of its notebook tagged agent-setup"
+        )
     commands["resume"].add_argument("--take-over", action="store_true", help="fence a holder that is stopped")
     commands["rerun"].add_argument("--yes", action="store_true", help="yes, for real: it costs again and results may differ")
     commands["rerun"].add_argument("--n", type=int, default=1, metavar="N", help="how many times, one after another")

@@ -19,6 +19,7 @@ from ipyagent_sessions.run.launch import launch, rerun, resume_task
 from ipyagent_sessions.run.task import RunOptions
 from ipyagent_sessions.run.worker import TaskHandle
 from ipyagent_sessions.session import Session
+from ipyagent_sessions.textsafe import plain
 from ipyagent_sessions.views.shown import Shown
 
 DIFFERS = "a rerun calls everything again for real: it costs again, and results may differ"
@@ -63,7 +64,7 @@ def run(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandle |
 def resume(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandle | Ended:
     """Continue a task.  Ends and raises as `run` does."""
     session = door.session(options.id)
-    workflow = targets.recorded(door, session)
+    workflow = targets.recorded(door, session, setup_cells=options.setup_cells)
     handle = resume_task(
         session,
         workflow,
@@ -87,7 +88,7 @@ def run_again(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHa
         raise UsageError(f"--n {options.n}: how many times", hint="a whole number from 1")
     if options.n > 1 and options.bg:
         raise UsageError("--n and --bg do not go together", hint="reruns follow one another")
-    workflow = targets.recorded(door, session)
+    workflow = targets.recorded(door, session, setup_cells=options.setup_cells)
     last: TaskHandle | Ended | None = None
     for i in range(options.n):
         screen.update(Shown(f"rerun {i + 1} of {options.n} of {session.id}; results may differ"))
@@ -111,7 +112,7 @@ def fork(door: Door, options: argparse.Namespace) -> Shown:
     kept = effects_after(session, parent.seq)
     if kept:
         lines.append("still there from after that event, and not undone:")
-        lines += [f"  {line}" for line in kept[:20]]
+        lines += [f"  {plain(line, 200)}" for line in kept[:20]]
         if len(kept) > 20:
             lines.append(f"  and {len(kept) - 20} more")
     lines.append(_how_to_go_on(door, child))
@@ -135,7 +136,7 @@ def _how_to_go_on(door: Door, child: Session) -> str:
         started = f"{door.prefix} run TARGET --session {child.id}"
         return f"its task has ended there: fork earlier with --at, or start a new one with {started}"
     failed = [key.partition("/")[2] for key, done in state.business_state.results.items() if not done.ok]
-    redo = "".join(f" --redo {name}" for name in failed[:3])
+    redo = "".join(f" --redo {plain(name, 80)}" for name in failed[:3])
     return f"continue it with: {door.prefix} resume {child.id}{redo}" + (
         "  (without --redo a recorded failure is raised again)" if redo else ""
     )

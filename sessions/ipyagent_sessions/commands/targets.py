@@ -45,10 +45,12 @@ def find(door: Door, name: str) -> Workflow:
     return found
 
 
-def recorded(door: Door, session: Session) -> Workflow:
+def recorded(door: Door, session: Session, *, setup_cells: bool = False) -> Workflow:
     """The workflow that the session's task was started with.
 
-    Raises UsageError saying which cell to run when it is not defined here.
+    With `setup_cells` a terminal first runs the tagged cells of the notebook that the session names.  That is somebody's code: it
+    needs a person who says so, and a session that was made in this store.  Raises UsageError saying what to do when it is not
+    defined here.
     """
     system = session.state().system_state
     module, _, name = system.target.partition(":")
@@ -57,14 +59,23 @@ def recorded(door: Door, session: Session) -> Workflow:
     if door.namespace is not None and name in door.namespace:
         return find(door, name)
     notebook = session.header.notebook
-    if door.namespace is None and notebook and Path(notebook).is_file() and run_setup_cells(Path(notebook)):
+    ours = session.header.store == door.store.id
+    if setup_cells and not ours:
+        raise UsageError(
+            f"session {session.id} was not made in this store: cells of the notebook it names are not run",
+            hint="look at that notebook, and resume the task there",
+        )
+    if setup_cells and door.namespace is None and notebook and Path(notebook).is_file() and run_setup_cells(Path(notebook)):
         found = getattr(sys.modules["__main__"], name, None)
         if isinstance(found, Workflow):
             return found
     where = f" (cell {system.cell})" if system.cell else ""
     hint = f"run the cell that defines it{where}, then the same again"
     if door.namespace is None:
-        hint = f"resume it in its notebook, or tag the cells that define it {SETUP_TAG!r}"
+        hint = "resume it in its notebook" + (f" {notebook}" if notebook else "")
+        if notebook and ours:
+            tagged = f", or tag the cells there that define it {SETUP_TAG!r} and add --setup-cells"
+            hint += f": of those tagged {SETUP_TAG!r} none does" if setup_cells else tagged
     raise UsageError(f"{name!r}, the workflow of session {session.id}, is not defined here", hint=hint)
 
 

@@ -139,7 +139,7 @@ def _go_on(run: TaskRun, resume: Resume, now: dict[str, Any]) -> None:
         run.emit("RecoveryCompleted", _recovery(run, opened, from_seq, run.clock.monotonic() - began))
     run.sync()
     if run.stopping is None:  # with one, the body recalls what is done and begins nothing
-        run.stopping = _unfinished_stop(run, lost=lost)
+        run.stopping = _unfinished_stop(run, cut=lost or cause == "persistence")
 
 
 def _recovery(run: TaskRun, opened: dict[str, Active], from_seq: int, took_s: float) -> p.RecoveryCompleted:
@@ -203,13 +203,13 @@ def _environment_differences(run: TaskRun, now: dict[str, Any]) -> list[str]:
         return [f"the environment of the first start is not known: {error.message}"]
 
 
-def _unfinished_stop(run: TaskRun, *, lost: bool) -> TaskStop | None:
-    """A stop still to be carried out: the deadline has passed, or a cancel was accepted and then its holder was lost."""
+def _unfinished_stop(run: TaskRun, *, cut: bool) -> TaskStop | None:
+    """A stop still to be carried out: the deadline has passed, or a cancel was accepted and cut short."""
     over = overdue(run)
     if over:
         return TaskStop("deadline", detail=over)
     state = run.state
-    if not lost or not state.controls:
+    if not cut or not state.controls:
         return None
     for event in run.session.events(state.system_state.queued_seq, lineage=False):
         if event.event_type == "ControlRequested":

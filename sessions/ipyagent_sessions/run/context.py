@@ -24,7 +24,7 @@ from ipyagent_sessions import events as ev
 from ipyagent_sessions.config import seconds
 from ipyagent_sessions.errors import IdentityError, ResultLost, UsageError
 from ipyagent_sessions.run import calls, identity, recall, settle, waiting
-from ipyagent_sessions.run.definitions import EFFECTS, Activity, Effect, Retry
+from ipyagent_sessions.run.definitions import Activity, Effect, Retry, check_effect
 from ipyagent_sessions.run.execute import Plan, Unsettled, default_retry, execute, rest
 from ipyagent_sessions.run.naming import Names
 from ipyagent_sessions.run.stages import Stage
@@ -107,8 +107,7 @@ class Context:
                 f"{known.name} has a parameter of its own named {', '.join(clash)}",
                 hint="bind it with functools.partial, or rename it",
             )
-        if effect not in (None, *EFFECTS):
-            raise UsageError(f"{known.name}: effect={effect!r} is not known", hint=f"one of {', '.join(EFFECTS)}")
+        check_effect(known.name, effect)
         body = identity.arguments(known.name, args, kwargs)
         chosen: Effect = effect or known.effect or self._run.default_effect or "irreversible"
         plan_id = self._names.identify(known.name, key)

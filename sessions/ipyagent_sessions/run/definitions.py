@@ -34,6 +34,12 @@ class Retry(Struct, frozen=True):
 ONCE: Final = Retry(1)
 
 
+def check_effect(name: str, effect: str | None) -> None:
+    """Raise UsageError unless `effect` is one of `EFFECTS`, or None."""
+    if effect is not None and effect not in EFFECTS:
+        raise UsageError(f"{name}: effect={effect!r} is not known", hint=f"one of {', '.join(EFFECTS)}")
+
+
 class Done(NamedTuple):
     """What a `verify` function returns to say: it happened, and this was its result."""
 
@@ -61,12 +67,11 @@ class Activity:
         pickle: bool = False,
         name: str | None = None,
     ) -> None:
-        if effect is not None and effect not in EFFECTS:
-            raise UsageError(f"effect={effect!r} is not known", hint=f"one of {', '.join(EFFECTS)}")
         if isolate not in (None, "process"):
             raise UsageError(f"isolate={isolate!r} is not known", hint='isolate="process", or leave it out')
         self.function = function
         self.name = name or _name_of(function)
+        check_effect(self.name, effect)
         self.effect: Effect | None = effect
         self.retry = Retry(retry) if isinstance(retry, int) else retry
         self.timeout_s = None if timeout is None else seconds(timeout, f"timeout of {self.name}")
@@ -116,10 +121,9 @@ class Workflow:
             raise UsageError(f"{_name_of(function)} is not an async function", hint="write: async def name(ctx, ...)")
         if not inspect.signature(function).parameters:
             raise UsageError(f"{_name_of(function)} takes no context", hint="its first parameter is ctx")
-        if default_effect is not None and default_effect not in EFFECTS:
-            raise UsageError(f"default_effect={default_effect!r} is not known", hint=f"one of {', '.join(EFFECTS)}")
         self.function = function
         self.name = name or _name_of(function)
+        check_effect(self.name, default_effect)
         self.default_effect: Effect | None = default_effect
         self.timeout_s = None if timeout is None else seconds(timeout, f"timeout of {self.name}")
         functools.update_wrapper(self, function, updated=())

@@ -3,14 +3,18 @@ R159, R163)."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from typing import Any
+from typing import Any, Final
 
 from ipyagent_sessions import codec
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import ActivityError, IpyagentError, NotSerialisable
 from ipyagent_sessions.lifecycle import TaskState
 from ipyagent_sessions.run.task import TaskRun, TaskStop
+
+UNDOING: Final = "undoing"
+"""What the log says of an activity whose compensation begins; `ActivityCompensated` says how it ended."""
 
 
 def completed(run: TaskRun, value: Any) -> str | None:
@@ -29,19 +33,19 @@ def completed(run: TaskRun, value: Any) -> str | None:
 
 
 async def failed(run: TaskRun, error: Exception, cause: str) -> None:
-    """Undo what declares a compensation, then log the failure."""
+    """Undo what declares a compensation, then log the failure.  Raises TaskStop as `_compensate` does."""
     run.works_again()
-    done, broken = await _compensate(run)
     kind = error.error_type if isinstance(error, ActivityError) else type(error).__name__
     text = error.message if isinstance(error, IpyagentError) else str(error)
+    done, broken = await _compensate(run, f"it failed with {kind}: {text}")
     last = run.state.checkpoint.seq if run.state.checkpoint else None
     run.checkpoint("end")
     run.move(TaskState.FAILED, "TaskFailed", p.TaskFailed(kind, text, cause, None, last, _artefacts(run), done, broken))
 
 
 async def cancelled(run: TaskRun, stop: TaskStop) -> None:
-    """Undo what declares a compensation, then log the cancellation with what exists."""
-    done, broken = await _compensate(run)
+    """Undo what declares a compensation, then log the cancellation with what exists.  Raises TaskStop as `_compensate` does."""
+    done, broken = await _compensate(run, "it was cancelled")
     results = run.state.business_state.results
     run.checkpoint("end")
     run.move(
@@ -91,10 +95,11 @@ def _artefacts(run: TaskRun) -> dict[str, list[str]]:
     return {"kept": files} if files else {}
 
 
-async def _compensate(run: TaskRun) -> tuple[list[str], list[str]]:
+async def _compensate(run: TaskRun, why: str) -> tuple[list[str], list[str]]:
     """Run the declared compensations of completed activities, the last one first.
 
-    Returns the ids compensated and the ids whose compensation failed, for which a person is needed.
+    Returns the ids compensated and the ids whose compensation failed, for which a person is needed.  Raises TaskStop when the
+    lease is lost, and when the disk refuses: then nothing more is undone, and the task waits to end (`why`) until a resume.
     """
     results = run.state.business_state.results
     todo = sorted(
@@ -106,11 +111,13 @@ async def _compensate(run: TaskRun) -> tuple[list[str], list[str]]:
     for activity_id in todo:
         undo = run.compensators[activity_id]
         name = results[activity_id].name
+        _intend(run, activity_id, why)
         try:
             ran = await run.threads.submit(undo)
             if inspect.isawaitable(ran.value):
                 await ran.value
-        except Exception as error:  # noqa: BLE001  # whatever it raises, the others still have their turn
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # whatever it raises, the others have their turn
+            _still_held(run)
             broken.append(activity_id)
             run.emit(
                 "ActivityCompensated",
@@ -121,7 +128,24 @@ async def _compensate(run: TaskRun) -> tuple[list[str], list[str]]:
                 "AlarmRaised", p.AlarmRaised("compensation", f"undoing {activity_id} failed: {error}; a person is needed")
             )
         else:
+            _still_held(run)
             done.append(activity_id)
             run.emit("ActivityCompensated", p.ActivityCompensated(name), activity_id=activity_id)
         run.sync()
+    _still_held(run)
     return done, broken
+
+
+def _intend(run: TaskRun, activity_id: str, why: str) -> None:
+    """Log that an undo begins, and make that and all before it durable: an undo is an effect."""
+    _still_held(run)
+    begun = run.emit("ActivityProgressed", p.ActivityProgressed(text=UNDOING), activity_id=activity_id)
+    run.sync()
+    _still_held(run)
+    if run.appender.durable_seq < begun.seq:
+        raise TaskStop("suspend", reason="persistence", detail=f"{why}; undoing {activity_id} waits for the disk")
+
+
+def _still_held(run: TaskRun) -> None:
+    if run.stopping is not None and run.stopping.why == "lease_lost":
+        raise run.stopping

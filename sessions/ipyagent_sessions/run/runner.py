@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
 from ipyagent_sessions.errors import (
@@ -69,6 +70,8 @@ async def drive(
         pulse.start()
         try:
             outcome = await _body(run, workflow, args, kwargs)
+            if run.stopping is not None and run.stopping.why == "lease_lost":  # its end is not acknowledged
+                outcome = await _stopped(run, run.stopping)
         finally:
             run.closed = True  # what people ask from now on is for the next holder
             pulse.stop()
@@ -98,6 +101,8 @@ async def _body(run: TaskRun, workflow: Workflow, args: tuple[Any, ...], kwargs:
         error: BaseException | None = run.stopping or RuntimeError("the workflow cancelled itself")
     else:
         error = run.body.exception()
+    if isinstance(error, BaseExceptionGroup):
+        error = _within(run, error)
     if error is None:
         lost = ending.completed(run, run.body.result())
         return _outcome(run, value=run.body.result(), detail=lost or "")
@@ -105,11 +110,38 @@ async def _body(run: TaskRun, workflow: Workflow, args: tuple[Any, ...], kwargs:
         return await _stopped(run, error)
     if isinstance(error, PersistenceError):
         return await _stopped(run, TaskStop("suspend", reason="persistence", detail=error.message))
-    if isinstance(error, IdentityError | UsageError | NotSerialisable):
+    if isinstance(error, _DEFINITION):
         ending.suspended(run, TaskStop("suspend", reason="definition", detail=error.message))
         return _outcome(run, error=error)
-    assert isinstance(error, Exception)
-    await ending.failed(run, error, "error")
+    if not isinstance(error, Exception):
+        raised, error = error, RuntimeError(f"the workflow raised {type(error).__name__}: {error}")
+        error.__cause__ = raised
+    return await _failed(run, error, "error")
+
+
+_DEFINITION: Final = (IdentityError, UsageError, NotSerialisable)
+
+
+def _within(run: TaskRun, group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What a group, as a TaskGroup raises it, means here: a stop when one is in it, else what its only kind is, else itself."""
+    if run.stopping is not None and group.subgroup(TaskStop) is not None:
+        return run.stopping
+    refused = group.subgroup(PersistenceError)
+    if refused is not None:
+        return _first(refused)
+    return _first(group) if group.split(_DEFINITION)[1] is None else group
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    first = group.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+async def _failed(run: TaskRun, error: Exception, cause: str) -> Outcome:
+    try:
+        await ending.failed(run, error, cause)
+    except TaskStop as stop:  # its end could not be carried out
+        return await _stopped(run, stop)
     return _outcome(run, error=error)
 
 
@@ -117,9 +149,12 @@ async def _stopped(run: TaskRun, stop: TaskStop) -> Outcome:
     if stop.why == "lease_lost":
         return _outcome(run, state="lease lost", detail=stop.reason)
     if stop.why == "cancel":
-        await ending.cancelled(run, stop)
+        try:
+            await ending.cancelled(run, stop)
+        except TaskStop as other:  # its end could not be carried out
+            return await _stopped(run, other)
     elif stop.why == "deadline":
-        await ending.failed(run, TimeoutError(stop.detail), "timeout")
+        return msgspec.structs.replace(await _failed(run, TimeoutError(stop.detail), "timeout"), error=None)
     elif stop.why == "suspend" or run.state.system_state.status is TaskState.SUSPENDED:
         ending.suspended(run, stop)
     else:

@@ -116,7 +116,8 @@ async def _asked(run: TaskRun, plan: Plan) -> None:
     execution = run.state.execution_state
     name = plan.activity.name
     for approval_id, asked in execution.approvals.items():
-        if asked.kind == "outcome" and plan.id in asked.about and asked.answer is None:
+        covers = asked.kind == "outcome" and plan.id in asked.about and asked.answer is None
+        if covers and execution.active_activities[plan.id].seq < asked.seq:
             return await wait_for_answer(run, approval_id)
     opened = execution.active_activities.items()
     about = [

@@ -228,6 +228,14 @@ def _asks(state: State, now: float) -> list[Ask]:
     ]
 
 
+def answers_to(shown: Card, ask: Ask, prefix: str) -> list[str]:
+    """The commands that answer a request.  Of an unknown outcome there is no yes or no: only what happened can be chosen."""
+    request = f"{shown.session_id} --approval {ask.approval_id}"
+    choice = f" --choice {'|'.join(ask.choices)}" if ask.choices else ""
+    approve = f"{prefix} approve {request}{choice}"
+    return [approve] if ask.kind == "outcome" else [approve, f"{prefix} deny {request}"]
+
+
 def _json_text(raw: Any) -> str:
     text = bytes(memoryview(raw)).decode("utf-8", "replace")
     return "" if text == "null" else text

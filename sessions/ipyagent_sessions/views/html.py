@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any, Final
 
-from ipyagent_sessions.textsafe import plain
+from ipyagent_sessions.textsafe import plain, plain_lines
 from ipyagent_sessions.views import formats
-from ipyagent_sessions.views.card import Ask, Card
+from ipyagent_sessions.views.card import Ask, Card, answers_to
 
 _COLOUR: Final = {
     "running": "--jp-brand-color1, #1a73e8",
@@ -37,7 +37,7 @@ def card(shown: Card, *, prefix: str = "%agent") -> str:
     head = (
         f'<div style="display:flex;gap:10px;align-items:baseline;padding:8px 12px 4px"><span style="color:var({colour})" '
         f'aria-hidden="true">&#9679;</span><b style="font-size:14px">{_text(shown.title, 80)}</b>'
-        f'<span style="{_MUTED};font-family:var(--jp-code-font-family, monospace);font-size:12px">{escape(shown.task_id)} · '
+        f'<span style="{_MUTED};font-family:var(--jp-code-font-family, monospace);font-size:12px">{_text(shown.task_id, 60)} · '
         f"{_text(shown.target, 60)}</span></div>"
     )
     bar = (
@@ -45,14 +45,14 @@ def card(shown: Card, *, prefix: str = "%agent") -> str:
         f'border-radius:2px;background:var({colour})"></div></div>'
     )
     what = "activity" if shown.done == 1 and not of else "activities"
-    facts = [f"<b>{escape(shown.state)}</b> {formats.duration(shown.elapsed_s)}", f"<b>{shown.done}{of}</b> {what}"]
+    facts = [f"<b>{_text(shown.state, 30)}</b> {formats.duration(shown.elapsed_s)}", f"<b>{shown.done}{of}</b> {what}"]
     if shown.failed:
         facts.append(f"{shown.failed} failed")
     if shown.recovery:
         again = f" ({formats.times(shown.recoveries)})" if shown.recoveries > 1 else ""
         facts.append(f"{_text(shown.recovery, 200)}{again}")
     if shown.stage:
-        facts.append(f"stage <b>{escape(shown.stage)}</b> {_text(shown.stage_name, 60)}")
+        facts.append(f"stage <b>{_text(shown.stage, 60)}</b> {_text(shown.stage_name, 60)}")
     if shown.now:
         facts.append(f"now <b>{_text(', '.join(shown.now[:3]), 120)}</b>")
     if shown.state == "running":
@@ -61,7 +61,7 @@ def card(shown: Card, *, prefix: str = "%agent") -> str:
     elif shown.headline != shown.state and not shown.asks:  # a request says it below
         facts.append(_text(shown.headline, 300))
         if not shown.actions["resume"]:
-            facts.append(f"continue with <code>{escape(prefix)} resume {escape(shown.session_id)}</code>")
+            facts.append(f"continue with <code>{escape(prefix)} resume {_text(shown.session_id, 60)}</code>")
     rows = [head, bar, f'<div style="display:flex;flex-wrap:wrap;gap:4px 14px;padding:6px 12px">{_spans(facts)}</div>']
     rows += [_ask(shown, ask, prefix) for ask in shown.asks]
     rows.append(
@@ -79,7 +79,7 @@ def _foot(shown: Card) -> list[str]:
     parts = []
     if shown.checkpoint_age_s is not None:
         following = f" · next in {formats.duration(shown.checkpoint_next_s)}" if shown.checkpoint_next_s is not None else ""
-        parts.append(f"checkpoint {escape(shown.checkpoint_label)} {formats.age(shown.checkpoint_age_s)}{following}")
+        parts.append(f"checkpoint {_text(shown.checkpoint_label, 60)} {formats.age(shown.checkpoint_age_s)}{following}")
     if shown.cpu_percent is not None:
         parts.append(f"CPU {shown.cpu_percent:.0f} %")
     if shown.memory is not None:
@@ -88,19 +88,17 @@ def _foot(shown: Card) -> list[str]:
         parts.append(f"disk {shown.disk_used_percent:.0f} %")
     if shown.tokens or shown.cost_usd:
         parts.append(f"{formats.quantity(shown.tokens)} tokens · {formats.money(shown.cost_usd)}")
-    parts.append(f"{escape(shown.durability)} · {escape(shown.risk)}")
+    parts.append(f"{_text(shown.durability, 30)} · {_text(shown.risk, 200)}")
     return parts
 
 
 def _ask(shown: Card, ask: Ask, prefix: str) -> str:
-    request = f"{shown.session_id} --approval {ask.approval_id}"
-    choice = f" --choice {'|'.join(ask.choices)}" if ask.choices else ""
-    answers = f"{prefix} approve {request}{choice}   or   {prefix} deny {request}"
+    answers = "   or   ".join(answers_to(shown, ask, prefix))
     details = f" <code>{_text(ask.details, 400)}</code>" if ask.details else ""
     return (
         f'<div style="margin:2px 12px 8px;padding:6px 10px;border:1px solid var(--jp-warn-color1, #9a6700);border-radius:5px">'
         f"<b>needs you</b> {_text(ask.question, 300)}{details}<br>"
-        f'<span style="{_MUTED}"><code>{escape(answers)}</code> · {_text(ask.if_ignored, 80)}</span></div>'
+        f'<span style="{_MUTED}"><code>{_text(answers, 400)}</code> · {_text(ask.if_ignored, 80)}</span></div>'
     )
 
 
@@ -117,8 +115,8 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, right: froze
 
 
 def pre(text: str) -> str:
-    """Lines of text as they are."""
-    return f'<pre style="font-size:12px;line-height:1.4;white-space:pre-wrap">{escape(text)}</pre>'
+    """Lines of text as they are, harmless."""
+    return f'<pre style="font-size:12px;line-height:1.4;white-space:pre-wrap">{escape(plain_lines(text))}</pre>'
 
 
 def tree(value: Any) -> str:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ipyagent_sessions.textsafe import plain_lines
 from ipyagent_sessions.views import html as html_view
 from ipyagent_sessions.views import text as text_view
 
 
 class Shown:
-    """`str()` is the text, `html` the static HTML, `data` what a program wants (JSON-like, or the object itself)."""
+    """`str()` is the text, made harmless line by line; `html` the static HTML, `data` what a program wants (JSON-like, or the object
+    itself)."""
 
     def __init__(self, text: str, html: str | None = None, data: Any = None) -> None:
-        self.text = text
-        self.html = html if html is not None else html_view.pre(text)
+        self.text = plain_lines(text)
+        self.html = html if html is not None else html_view.pre(self.text)
         self.data = data
 
     def __repr__(self) -> str:

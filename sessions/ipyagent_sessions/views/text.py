@@ -7,20 +7,20 @@ from typing import Any, Final
 
 from ipyagent_sessions.textsafe import display_width, plain
 from ipyagent_sessions.views import formats
-from ipyagent_sessions.views.card import Card
+from ipyagent_sessions.views.card import Card, answers_to
 
 _BAR: Final = 28
 
 
 def card(shown: Card, *, prefix: str = "%agent") -> str:
     """A task in a few lines; `prefix` is how commands are written at this door."""
-    lines = [f"{plain(shown.title, 60)}  {shown.task_id}  {shown.state}  {formats.duration(shown.elapsed_s)}"]
+    lines = [f"{plain(shown.title, 60)}  {plain(shown.task_id, 60)}  {shown.state}  {formats.duration(shown.elapsed_s)}"]
     lines.append(f"  {bar(shown.done, shown.total)}")
     if shown.recovery:
         again = f" ({formats.times(shown.recoveries)})" if shown.recoveries > 1 else ""
         lines.append(f"  {plain(shown.recovery, 200)}{again}")
     if shown.stage:
-        lines.append(f"  stage {shown.stage} {plain(shown.stage_name, 60)}")
+        lines.append(f"  stage {plain(shown.stage, 60)} {plain(shown.stage_name, 60)}")
     if shown.now:
         more = f" and {len(shown.now) - 3} more" if len(shown.now) > 3 else ""
         lines.append(f"  now {', '.join(plain(n, 60) for n in shown.now[:3])}{more}")
@@ -32,18 +32,15 @@ def card(shown: Card, *, prefix: str = "%agent") -> str:
         if not shown.actions["resume"]:
             lines.append(f"  continue with: {prefix} resume {shown.session_id}")
     if shown.checkpoint_age_s is not None:
-        named = f" {shown.checkpoint_label}" if shown.checkpoint_label else ""
+        named = f" {plain(shown.checkpoint_label, 60)}" if shown.checkpoint_label else ""
         following = f", next in {formats.duration(shown.checkpoint_next_s)}" if shown.checkpoint_next_s is not None else ""
         lines.append(f"  checkpoint{named} {formats.age(shown.checkpoint_age_s)} (event {shown.checkpoint_seq}){following}")
     lines += [f"  {line}" for line in _resources(shown)]
-    lines.append(f"  {shown.durability}: {shown.risk}")
+    lines.append(f"  {plain(shown.durability, 30)}: {shown.risk}")
     for ask in shown.asks:
         lines.append(f"  needs you: {plain(ask.question, 160)}" + (f" {plain(ask.details, 160)}" if ask.details else ""))
-        choice = f" --choice {'|'.join(ask.choices)}" if ask.choices else ""
-        lines.append(
-            f"    {prefix} approve {shown.session_id} --approval {ask.approval_id}{choice}   or   {prefix} deny {shown.session_id} "
-            f"--approval {ask.approval_id}   ({plain(ask.if_ignored, 80)})"
-        )
+        answers = "   or   ".join(answers_to(shown, ask, prefix))
+        lines.append(f"    {plain(answers, 400)}   ({plain(ask.if_ignored, 80)})")
     lines += [f"  alarm: {plain(text, 200)}" for text in shown.alarms[-3:]]
     return "\n".join(lines)
 
