@@ -173,6 +173,24 @@ def test_text_from_outside_cannot_move_the_cursor(terminal: Terminal) -> None:
         assert "\u202e" not in shown
 
 
+EVIL = "ok\x1b]0;HACK\x07\x9b2J\u202e?"
+
+
+def test_a_question_from_outside_cannot_move_the_cursor_by_any_way_out(folder: Path, terminal: Terminal) -> None:
+    (folder / "evil.py").write_text(
+        f"from ipyagent_sessions import workflow\n@workflow\nasync def ask(ctx):\n    await ctx.approve({EVIL!r})\n"
+    )
+    said = [terminal("run", "evil:ask"), terminal("run", EVIL)]
+    listed = json.loads(terminal("ls", "--json").out)
+    data = terminal("state", "--json")
+    ways = (["status"], ["log"], ["state"], ["replay"], ["log", "--json"], ["status", EVIL], ["approve"])
+    said += [data, *(terminal(*words) for words in ways)]
+    for one in said:
+        assert not set((one.out + one.err).replace("\n", "")) & set("\x1b\x07\x9b\u202e"), one
+    assert json.loads(data.out)["execution_state"]["approvals"]["a1"]["question"] == EVIL
+    assert listed[0]["state"] == "suspended"
+
+
 def test_a_damaged_session_breaks_no_listing(folder: Path, terminal: Terminal) -> None:
     terminal("run", "flows:audit")
     broken = folder / "store" / "s" / "brokenone"
@@ -192,3 +210,56 @@ def test_a_notebooks_tagged_cells_define_what_a_terminal_resumes(folder: Path, t
     import sys
 
     assert vars(sys.modules["__main__"]).pop("answer_of_cell") == 42
+
+
+NOTEBOOK_FLOW = """
+from ipyagent_sessions import workflow
+
+@workflow
+async def {name}(ctx):
+    return await ctx.approve("on?")
+"""
+
+
+def of_notebook(folder: Path, name: str) -> tuple[Path, str]:
+    """A notebook whose tagged cell defines a workflow, and a session of it that waits; the name is gone here."""
+    import sys
+
+    from ipyagent_sessions.run.launch import run_workflow
+    from ipyagent_sessions.run.task import RunOptions
+    from ipyagent_sessions.store import Store
+
+    source = NOTEBOOK_FLOW.format(name=name) + f"open({str(folder / 'ran')!r}, 'w').close()\n"
+    cell = {"cell_type": "code", "metadata": {"tags": ["agent-setup"]}, "source": source}
+    path = folder / f"{name}.ipynb"
+    path.write_text(json.dumps({"cells": [cell]}))
+    exec(compile(NOTEBOOK_FLOW.format(name=name), "cell", "exec"), vars(sys.modules["__main__"]))  # as in its kernel
+    store = Store(folder / "store")
+    session = store.create(title=name, notebook=str(path))
+    run_workflow(
+        store, vars(sys.modules["__main__"]).pop(name), session=session, options=RunOptions(headless=True, actor="user:a")
+    ).wait(10)
+    return path, session.id
+
+
+def test_a_terminal_runs_the_cells_of_a_notebook_only_when_told_so(folder: Path, terminal: Terminal) -> None:
+    path, session = of_notebook(folder, "flow_of_cell")
+    refused = terminal("resume", session)
+    assert refused.status == 2
+    assert str(path) in refused.err
+    assert "--setup-cells" in refused.err
+    assert not (folder / "ran").exists()
+    assert terminal("approve", session).status == 0
+    assert terminal("resume", session, "--setup-cells").status == 0
+    assert (folder / "ran").exists()
+
+
+def test_a_terminal_never_runs_cells_for_a_session_that_was_made_elsewhere(folder: Path, terminal: Terminal) -> None:
+    _, session = of_notebook(folder, "flow_of_another")
+    header = folder / "store" / "s" / session / "session.json"
+    for other in ("elsewhere", None):
+        header.write_text(json.dumps({**json.loads(header.read_text()), "store": other}))
+        refused = terminal("resume", session, "--setup-cells")
+        assert refused.status == 2
+        assert "was not made in this store" in refused.err
+        assert not (folder / "ran").exists()

@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 from tests.run.harness import Engine, Gate, Witness, bodies, of_type
 
+from ipyagent_sessions import events as ev
 from ipyagent_sessions.run import control
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Workflow, workflow
+from ipyagent_sessions.session import Session
+from ipyagent_sessions.testing import FaultyDisk
 
 
 class Crash(BaseException):
@@ -180,3 +183,76 @@ def test_a_task_that_is_only_suspended_or_interrupted_undoes_nothing(engine: Eng
     gate.open()
     engine.ended(handle, "interrupted")
     assert witness.order == DONE
+
+
+@pytest.mark.parametrize("mode", ["sync", "async", "exit"])
+def test_in_every_mode_an_undo_is_announced_on_disk_with_all_before_it(engine: Engine, mode: Any) -> None:
+    """So that a crash inside of it is visible."""
+    seen: list[tuple[str, str, Any]] = []
+    sessions: list[Session] = []
+
+    def undo() -> None:
+        last = list(sessions[0].events())[-1]
+        seen.append((last.event_type, last.activity_id or "", ev.payload_of(last)["text"]))
+
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> None:
+        sessions.append(engine.store.session(ctx.session_id))
+        await ctx.run(abs, 1, compensate=lambda x: undo())
+        raise ValueError("no")
+
+    engine.ended(engine.start(flow, durability=mode), "failed")
+    assert seen == [("ActivityProgressed", "main/abs#1", "undoing")]
+
+
+@pytest.mark.parametrize("ends", ["fail", "cancel"])
+def test_while_the_disk_refuses_nothing_is_undone_and_a_resume_does_it_later(
+    engine: Engine, witness: Witness, gate: Gate, disk: FaultyDisk, ends: str
+) -> None:
+    deploy = Deploy(witness, gate, "wait")
+    real = deploy.undo
+
+    def undo(i: int) -> None:
+        real(i)
+        disk.fail("before journal sync", at=2, times=2)  # the undo's own event is still made durable
+
+    deploy.undo = undo  # type: ignore[method-assign]  # one that fills the disk
+    handle = engine.start(deploy.flow())
+    gate.reached()
+    if ends == "fail":
+        deploy.ends = "fail"
+        engine.crash(handle)
+        handle = engine.resume(handle, deploy.flow())
+    else:
+        handle.ask("cancel", "user:anna", reason="enough")
+    session = engine.ended(handle, "suspended")
+    system = session.state().system_state
+    assert (system.reason, witness.order) == ("persistence", [*DONE, "undo 3"])
+    assert ("it failed with ValueError" if ends == "fail" else "it was cancelled") in system.detail
+    deploy.undo = real  # type: ignore[method-assign]  # as it was
+    disk.mend()
+    gate.open()
+    engine.ended(engine.resume(session, deploy.flow()), "failed" if ends == "fail" else "cancelled")
+    assert witness.order == DONE + UNDONE
+
+
+def test_a_holder_that_is_fenced_while_it_undoes_leaves_at_once_and_writes_nothing_more(
+    engine: Engine, witness: Witness, gate: Gate
+) -> None:
+    deploy = Deploy(witness, gate, "fail")
+    real = deploy.undo
+    found: list[bytes] = []
+
+    def undo(i: int) -> None:
+        real(i)
+        run = engine.handles[0].run
+        assert run is not None
+        run.session.layout.lease(run.appender.epoch + 1).touch()
+        found.append(run.session.layout.summary.read_bytes())
+
+    deploy.undo = undo  # type: ignore[method-assign]  # during which another takes over
+    handle = engine.start(deploy.flow())
+    session = engine.ended(handle, "lease lost")
+    assert witness.order == [*DONE, "undo 3"]
+    assert list(session.events())[-1].event_type == "ActivityProgressed"
+    assert session.layout.summary.read_bytes() == found[0]

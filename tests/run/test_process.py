@@ -17,7 +17,7 @@ from tests.run.harness import PATIENCE, Engine, Witness, bodies
 
 from ipyagent_sessions.errors import ActivityError, ActivityTimeout
 from ipyagent_sessions.run.context import Context
-from ipyagent_sessions.run.definitions import Retry, activity, workflow
+from ipyagent_sessions.run.definitions import Done, Retry, activity, workflow
 from ipyagent_sessions.testing import Child, wait_until
 
 pytestmark = [
@@ -211,3 +211,22 @@ def test_an_exception_that_cannot_travel_is_told_as_text(engine: Engine) -> None
         return ""
 
     assert "ValueError: <unlocked _thread.lock" in engine.start(flow).result(30)
+
+
+def test_an_irreversible_call_whose_process_died_is_verified_before_it_is_tried_again(engine: Engine, tmp_path: Path) -> None:
+    path = str(tmp_path / "called")
+
+    def pay(path: str) -> None:
+        with open(path, "a") as file:
+            file.write("x")
+        os.kill(os.getpid(), 9)
+
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.run(activity(effect="irreversible", isolate="process", retry=3, verify=lambda path: Done("paid"))(pay), path)
+
+    handle = engine.start(flow)
+    handle.result(30)
+    assert Path(path).read_text() == "x"
+    (cut,) = bodies(handle.session, "ActivityFailed")
+    assert (cut["error_type"], cut["aborted"]) == ("ChildDied", True)

@@ -22,9 +22,12 @@ from ipyagent_sessions import codec
 from ipyagent_sessions.errors import ActivityError, NotSerialisable, ResultLost, TaskNotCompleted
 from ipyagent_sessions.folding import INLINE_RESULT
 from ipyagent_sessions.log.blobs import THRESHOLD
+from ipyagent_sessions.log.lease import this_process
+from ipyagent_sessions.run.beginning import queue, recorded_arguments
 from ipyagent_sessions.run.context import Context
-from ipyagent_sessions.run.definitions import Workflow, workflow
+from ipyagent_sessions.run.definitions import Workflow, activity, workflow
 from ipyagent_sessions.run.launch import result_of
+from ipyagent_sessions.run.task import RunOptions
 
 
 @dataclasses.dataclass
@@ -309,6 +312,63 @@ def test_pickle_only_by_opt_in(engine: Engine) -> None:
     assert engine.resume(handle, flow).result(10) == 3
     with pytest.raises(NotSerialisable, match="was pickled"):
         codec.loads(session.state().business_state.results["main/Odd#1"].result)
+
+
+@pytest.mark.parametrize("opted", ["task", "activity"])
+def test_the_opt_in_to_pickle_is_recorded_and_holds_after_a_resume_and_in_a_fork(engine: Engine, opted: str) -> None:
+    pytest.importorskip("cloudpickle")
+    task = opted == "task"
+    make: Any = Odd if task else activity(pickle=True)(Odd)
+
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> Any:
+        await ctx.run(make, 3, key=1)
+        await ctx.approve("on?")
+        odd = await ctx.run(make, 4, key=2)
+        return odd if task else odd.x
+
+    session = engine.ended(engine.start(flow, headless=True, pickle=task), "suspended")
+    assert session.state().system_state.pickle is task
+    fork = session.fork()
+    for place in (session, fork):
+        answer(place, "a1")
+        handle = engine.resume(place, flow)
+        handle.result(10)
+        assert (result_of(place).x if task else result_of(place)) == 4
+
+
+def test_a_pickled_value_is_not_loaded_where_nobody_opted_in(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a log that came from somebody else."""
+    pytest.importorskip("cloudpickle")
+
+    @workflow(default_effect="none")
+    async def flow(ctx: Context, *args: Any) -> Any:
+        odd = await ctx.run(Odd, 3)
+        await ctx.approve("on?")
+        return odd
+
+    dumps = codec.dumps
+    with monkeypatch.context() as patched:
+        patched.setattr(codec, "dumps", lambda value, **_: dumps(value, pickle=True))
+        waits = engine.ended(engine.start(flow, headless=True), "suspended")
+        waits_too = engine.ended(engine.start(flow, headless=True), "suspended")
+        answer(waits_too, "a1")
+        completed = engine.ended(engine.resume(waits_too, flow, pickle=True), "completed")
+    handle = engine.resume(waits, flow, headless=True)
+    engine.ended(handle, "suspended")
+    assert waits.state().system_state.reason == "definition"
+    assert handle.outcome is not None
+    assert "was pickled" in str(handle.outcome.error)
+    with pytest.raises(NotSerialisable, match="was pickled"):
+        result_of(completed)
+    appender = engine.store.create().append(this_process(by="tests"))
+    session = engine.store.session(appender.layout.root.name)
+    try:
+        queue(appender, session, flow, dumps([[Odd(1)]], pickle=True), RunOptions(pickle=True), run_key="", cell=None)
+        with pytest.raises(NotSerialisable, match="was pickled"):
+            recorded_arguments(session, appender.state)
+    finally:
+        appender.close()
 
 
 @pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), StopIteration(1)], ids=lambda e: type(e).__name__)

@@ -174,3 +174,18 @@ def test_a_retry_waits_on_the_tasks_clock_and_not_longer(engine: Engine, witness
     assert witness.counts["call"] == 1
     clock.advance(1)
     assert handle.result(10) == "done"
+
+
+def test_a_redone_activity_has_all_its_attempts_again(engine: Engine, witness: Witness) -> None:
+    @workflow
+    async def flow(ctx: Context) -> None:
+        try:
+            await ctx.run(Flaky(witness, 99), name="call", effect="none", retry=3)
+        except ActivityError:
+            await ctx.approve("on?")
+
+    handle = engine.start(flow, headless=True)
+    session = engine.ended(handle, "suspended")
+    assert witness.counts["call"] == 3
+    engine.ended(engine.resume(session, flow, headless=True, redo=("call",)), "suspended")
+    assert witness.counts["call"] == 6

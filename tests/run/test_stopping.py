@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.run.harness import PATIENCE, Engine, Gate, Witness, bodies, of_type, running, until_asked
 
-from ipyagent_sessions.errors import ControlRefused, TaskNotCompleted
+from ipyagent_sessions.errors import ControlRefused, NotSerialisable, TaskNotCompleted, UsageError
 from ipyagent_sessions.run import control
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Retry, Workflow, workflow
@@ -262,3 +262,57 @@ def test_a_pause_that_comes_when_nothing_is_left_to_do_does_not_unmake_the_resul
     engine.ask(handle, "pause")
     gate.open()
     assert handle.result(10) == "done"
+
+
+def test_a_pause_inside_a_task_group_is_a_pause(engine: Engine, witness: Witness, gate: Gate) -> None:
+    async def step(i: int) -> int:
+        witness(i)
+        await gate.passing()
+        return i
+
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> int:
+        async def two(i: int) -> int:
+            return int(await ctx.run(step, i, key=i)) + int(await ctx.run(step, i + 10, key=i + 10))
+
+        async with asyncio.TaskGroup() as group:
+            made = [group.create_task(two(i)) for i in range(3)]
+        return sum(t.result() for t in made)
+
+    handle = engine.start(flow)
+    gate.reached(by=3)
+    engine.ask(handle, "pause")
+    gate.open()
+    engine.ended(handle, "interrupted")
+    assert engine.resume(handle, flow).result(10) == 36
+
+
+@pytest.mark.parametrize("error", [UsageError("no"), NotSerialisable("no")])
+def test_a_mistake_of_the_definition_inside_a_task_group_suspends_as_anywhere(engine: Engine, error: Exception) -> None:
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> None:
+        async def wrong() -> None:
+            raise error
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(wrong())
+
+    session = engine.ended(engine.start(flow), "suspended")
+    assert session.state().system_state.reason == "definition"
+
+
+class Odd(BaseException):
+    """Neither an Exception nor one of Python's own."""
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_whatever_else_a_body_raises_is_a_failure_of_the_task(engine: Engine, grouped: bool) -> None:
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> None:
+        raise BaseExceptionGroup("several", [Odd("x")]) if grouped else Odd("x")
+
+    handle = engine.start(flow)
+    session = engine.ended(handle, "failed")
+    (failed,) = bodies(session, "TaskFailed")
+    assert failed["error_type"] == "RuntimeError"
+    assert ("the workflow raised BaseExceptionGroup" if grouped else "the workflow raised Odd: x") in failed["error"]

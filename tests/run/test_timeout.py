@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from tests.run.harness import Engine, Gate, Witness, bodies, running
+from tests.run.harness import PATIENCE, Engine, Gate, Witness, bodies, running
 
 from ipyagent_sessions.errors import ActivityTimeout, ConfigError
 from ipyagent_sessions.run.context import Context
@@ -217,3 +217,20 @@ def test_a_stuck_thread_does_not_hold_up_the_end_of_the_process(engine: Engine, 
     left = [t for t in threading.enumerate() if t.name.startswith("ipyagent-activity")]
     assert left
     assert all(t.daemon for t in left)
+
+
+def test_a_thread_that_outlives_its_task_ends_with_its_call(engine: Engine, gate: Gate) -> None:
+    before = set(threading.enumerate())
+
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> None:
+        await ctx.run(gate.blocking, timeout=0.02)
+
+    def left() -> list[threading.Thread]:
+        return [t for t in threading.enumerate() if t not in before and t.name.startswith("ipyagent-activity")]
+
+    for _ in range(3):
+        engine.ended(engine.start(flow), "failed")
+    assert len(left()) == 3
+    gate.open()
+    wait_until(lambda: not left(), timeout=PATIENCE, what="the threads to end")

@@ -79,6 +79,8 @@ def test_the_types_of_the_documents_are_folded_into_the_state(engine: Engine) ->
         ("TaskCompleted", {}, "written by the engine only"),
         ("ActivityX", {}, "written by the engine only"),
         ("StateChanged", {}, "written by the engine only"),
+        ("AlarmRaised", {"kind": "mine", "text": "t"}, "written by the engine only"),
+        ("ConfigChanged", {}, "written by the engine only"),
         ("not pascal", {}, "is not an event type"),
         ("lower", {}, "is not an event type"),
         ("", {}, "is not an event type"),

@@ -10,6 +10,7 @@ from ipyagent_sessions.events import as_raw
 from ipyagent_sessions.log.live import Live
 from ipyagent_sessions.views import html, text
 from ipyagent_sessions.views.card import Card, as_json, card
+from ipyagent_sessions.views.shown import Shown, Table
 
 
 def shown(story: Story, effective: str | None = None, live: Live | None = None, later: float = 0.0) -> Card:
@@ -188,3 +189,48 @@ def test_the_html_has_no_script_and_no_address_from_outside() -> None:
     drawn = html.card(shown(running()))
     for word in ("<script", "http:", "https:", "src=", "href=", "onclick"):
         assert word not in drawn
+
+
+def test_of_an_unknown_outcome_only_what_happened_can_be_chosen() -> None:
+    story = running()
+    choices = ["it happened", "run it again"]
+    story.add(
+        "ApprovalRequested", p.ApprovalRequested("a1", "Was it paid?", as_raw(None), "d1", kind="outcome", choices=choices)
+    )
+    for drawn in (text.card(shown(story), prefix="ipyagent"), html.card(shown(story), prefix="ipyagent")):
+        assert "ipyagent approve abcdefghij --approval a1 --choice it happened|run it again" in drawn
+        assert "deny" not in drawn
+
+
+def test_a_question_with_choices_can_be_denied() -> None:
+    story = running()
+    story.add("ApprovalRequested", p.ApprovalRequested("a1", "Which?", as_raw(None), "d1", choices=["x", "y"]))
+    told = text.card(shown(story), prefix="ipyagent")
+    assert "--choice x|y   or   ipyagent deny abcdefghij --approval a1" in told
+
+
+EVIL = "a\x1b]0;x\x07\x9b2J\u202eb\u2028c"
+
+
+def test_no_field_of_a_card_carries_what_moves_a_cursor() -> None:
+    story = Story(EVIL).started(total=3)
+    story.add("ActivityStarted", p.ActivityStarted(EVIL, "stage"), activity=EVIL)
+    story.add("ActivityStarted", p.ActivityStarted(EVIL, key=EVIL, stage=EVIL, digest="d"), activity=f"1/{EVIL}:{EVIL}")
+    story.add("CheckpointCreated", p.CheckpointCreated("stage", EVIL))
+    story.add("AlarmRaised", p.AlarmRaised(EVIL, EVIL))
+    story.add(
+        "ApprovalRequested",
+        p.ApprovalRequested(EVIL, EVIL, as_raw(EVIL), "d1", choices=[EVIL], if_ignored=EVIL),
+        activity=EVIL,
+    )
+    found = shown(story)
+    for drawn in (text.card(found), html.card(found)):
+        assert not set(drawn.replace("\n", "")) & set("\x1b\x07\x9b\u202e\u2028")
+
+
+def test_whatever_text_a_command_returns_leaves_it_harmless() -> None:
+    for made in (Shown(f"one\n{EVIL}"), Table(["a"], [[EVIL]], note=EVIL), Table(["a"], [], empty=EVIL)):
+        for drawn in (made.text, str(made), repr(made), made.html):
+            assert not set(drawn.replace("\n", "")) & set("\x1b\x07\x9b\u202e\u2028")
+    assert Shown("one\ntwo").text == "one\ntwo"
+    assert "\x1b" not in html.tree({"a": EVIL})

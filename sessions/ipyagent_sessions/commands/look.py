@@ -12,7 +12,7 @@ from ipyagent_sessions.errors import NotFound
 from ipyagent_sessions.events import Event, payload_of, seconds_of
 from ipyagent_sessions.lifecycle import TRANSITIONS
 from ipyagent_sessions.session import Session
-from ipyagent_sessions.state import State
+from ipyagent_sessions.state import State, encode
 from ipyagent_sessions.views import formats
 from ipyagent_sessions.views import html as html_view
 from ipyagent_sessions.views import text as text_view
@@ -110,7 +110,7 @@ def state(session: Session, *, at: str | None) -> Shown:
 
 def state_data(found: State) -> dict[str, Any]:
     """The state as JSON-like data for people: results by id, without the form they are stored in."""
-    data = msgspec.to_builtins(found)
+    data = msgspec.json.decode(encode(found))
     results = found.business_state.results
     data["business_state"]["results"] = {
         key: {

@@ -193,6 +193,9 @@ def _hint(door: Door, session: Session, state: str) -> str:
     asks = door.prefix
     if state == "failed":
         return f"what happened: {asks} log {session.id}; go on from just before the failure: {asks} fork {session.id}"
-    if state == "suspended" and any(a.answer is None for a in session.state().execution_state.approvals.values()):
+    pending = [a for a in session.state().execution_state.approvals.values() if a.answer is None]
+    if state == "suspended" and pending and all(a.kind == "outcome" for a in pending):
+        return f"say what happened with {asks} approve {session.id} --choice ..., then: {asks} resume {session.id}"
+    if state == "suspended" and pending:
         return f"answer with {asks} approve {session.id} or {asks} deny {session.id}, then: {asks} resume {session.id}"
     return f"continue: {asks} resume {session.id}" if state in ("interrupted", "suspended") else ""

@@ -48,9 +48,9 @@ def find(door: Door, name: str) -> Workflow:
 def recorded(door: Door, session: Session, *, setup_cells: bool = False) -> Workflow:
     """The workflow that the session's task was started with.
 
-    With `setup_cells` a terminal first runs the tagged cells of the notebook that the session names.  That is somebody's code: it
-    needs a person who says so, and a session that was made in this store.  Raises UsageError saying what to do when it is not
-    defined here.
+    With `setup_cells` a terminal first runs the tagged cells of the notebook that the session names.  That is somebody's code:
+    it needs a person who says so, and a session that was made in this store.  Raises UsageError saying what to do when it is
+    not defined here.
     """
     system = session.state().system_state
     module, _, name = system.target.partition(":")

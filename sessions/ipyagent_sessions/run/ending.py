@@ -147,5 +147,8 @@ def _intend(run: TaskRun, activity_id: str, why: str) -> None:
 
 
 def _still_held(run: TaskRun) -> None:
+    """Raise TaskStop when the lease is lost: a holder that was fenced undoes nothing more and writes nothing more."""
+    if run.appender.lease.fenced():
+        run.stop("lease_lost", reason="another holder has taken over")
     if run.stopping is not None and run.stopping.why == "lease_lost":
         raise run.stopping

@@ -60,11 +60,16 @@ class Pulse:
         ended = False
         while not ended:
             ended = self._end.wait(TICK_S)
-            for part in (lambda: self._show(process, ended), *(() if ended else (self._bring,))):  # noqa: B023  # called at once
-                try:
-                    part()
-                except Exception as error:  # noqa: BLE001  # without a pulse a task is deaf; what fails now may work the next time
-                    self._complain(error)
+            self._guarded(self._show, process, ended)
+            if not ended:
+                self._guarded(self._bring)
+
+    def _guarded(self, part: Callable[..., None], *args: object) -> None:
+        """One part of a beat.  Without a pulse a task is deaf: trouble is an alarm, and the next beat comes."""
+        try:
+            part(*args)
+        except Exception as error:  # noqa: BLE001  # whatever it is, it may work the next time
+            self._complain(error)
 
     def _show(self, process: psutil.Process, ended: bool) -> None:
         now = time.monotonic()
@@ -94,9 +99,13 @@ class Pulse:
     def _complain(self, error: Exception) -> None:
         """Raise an alarm, once for the same trouble."""
         told = f"the heartbeat had trouble: {type(error).__name__}: {error}"
-        if told not in self._told:
+        if told not in self._told and not self._end.is_set():
             self._told.add(told)
-            self._run.call(lambda: self._run.emit("AlarmRaised", p.AlarmRaised("pulse", told)))
+            self._run.call(lambda: self._alarm(told))
+
+    def _alarm(self, told: str) -> None:
+        if not self._end.is_set():
+            self._run.emit("AlarmRaised", p.AlarmRaised("pulse", told))
 
     def _picture(self) -> live.Live:
         """What there is to see now, without heartbeat and resources."""

@@ -66,7 +66,7 @@ class TaskRun:
         self.appender = appender
         self.task_id = task_id
         self.options = options
-        self.default_effect = default_effect
+        self.default_effect: Effect | None = default_effect
         self.clock = session.place.clock
         self.threads = Threads()
         self.loop = asyncio.get_running_loop()

@@ -37,8 +37,8 @@ def card(shown: Card, *, prefix: str = "%agent") -> str:
     head = (
         f'<div style="display:flex;gap:10px;align-items:baseline;padding:8px 12px 4px"><span style="color:var({colour})" '
         f'aria-hidden="true">&#9679;</span><b style="font-size:14px">{_text(shown.title, 80)}</b>'
-        f'<span style="{_MUTED};font-family:var(--jp-code-font-family, monospace);font-size:12px">{_text(shown.task_id, 60)} · '
-        f"{_text(shown.target, 60)}</span></div>"
+        f'<span style="{_MUTED};font-family:var(--jp-code-font-family, monospace);font-size:12px">'
+        f"{_text(shown.task_id, 60)} · {_text(shown.target, 60)}</span></div>"
     )
     bar = (
         f'<div style="height:4px;margin:2px 12px;border-radius:2px;background:{_LINE}"><div style="width:{done}%;height:4px;'

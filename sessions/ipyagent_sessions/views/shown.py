@@ -11,8 +11,10 @@ from ipyagent_sessions.views import text as text_view
 
 
 class Shown:
-    """`str()` is the text, made harmless line by line; `html` the static HTML, `data` what a program wants (JSON-like, or the object
-    itself)."""
+    """`str()` is the text, made harmless line by line; `html` the static HTML.
+
+    `data` is what a program wants: JSON-like, or the object itself.
+    """
 
     def __init__(self, text: str, html: str | None = None, data: Any = None) -> None:
         self.text = plain_lines(text)
