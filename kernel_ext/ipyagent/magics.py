@@ -11,6 +11,7 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_exp
 
 from ipyagent import origin
 from ipyagent_sessions.errors import IpyagentError, UsageError
+from ipyagent_sessions.textsafe import plain_lines
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -107,6 +108,6 @@ def _one_line_errors() -> Generator[None, None, None]:
     try:
         yield
     except IpyagentError as error:
-        text = f"{type(error).__name__}: {error}"
+        text = plain_lines(f"{type(error).__name__}: {error}")
         error._render_traceback_ = lambda: [text]  # type: ignore[attr-defined]  # IPython looks for it on the instance
         raise

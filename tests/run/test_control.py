@@ -328,6 +328,7 @@ def test_trouble_of_one_beat_is_an_alarm_and_the_next_beat_comes(
 
     monkeypatch.setattr(inbox, "waiting", fails_twice)
     control.request(handle.session, "checkpoint", actor="user:anna", label="after it")
+    wait_until(lambda: of_type(handle.session, "AlarmRaised"), timeout=PATIENCE, what="the alarm to be on disk")
     assert [b["kind"] for b in bodies(handle.session, "AlarmRaised")] == ["pulse"]
     gate.open()
     handle.result(10)
@@ -383,6 +384,7 @@ def test_a_request_that_breaks_something_is_set_aside_and_those_behind_it_are_an
     assert ("manual", "behind it") in checkpoints(session)
     assert list(session.layout.inbox.iterdir()) == []
     assert (session.layout.damaged / "r1.json").exists()
+    wait_until(lambda: of_type(session, "AlarmRaised"), timeout=PATIENCE, what="the alarm to be on disk")
     assert ["nobody thought of this" in b["text"] for b in bodies(session, "AlarmRaised")] == [True]
     gate.open()
     assert (handle if held else engine.resume(session, waiting)).result(10) == "done"
@@ -396,6 +398,7 @@ def test_a_request_that_could_not_be_handled_for_now_is_handled_later(
     disk.fail("before control logged")
     control.request(handle.session, "checkpoint", actor="user:anna", label="in the end")
     assert ("manual", "in the end") in checkpoints(handle.session)
+    wait_until(lambda: of_type(handle.session, "AlarmRaised"), timeout=PATIENCE, what="the alarm to be on disk")
     assert [b["kind"] for b in bodies(handle.session, "AlarmRaised")] == ["control"]
     gate.open()
     handle.result(10)

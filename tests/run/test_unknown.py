@@ -336,8 +336,10 @@ def test_an_answer_is_not_about_an_attempt_that_began_after_the_question(engine:
     handle = engine.resume(session, sending(witness, gate, verify=lambda to: False))
     gate.reached(by=2)
     answer(session, asked, choice="happened")
+    assert session.state().business_state.results == {}
     gate.open()
     assert handle.result(10) == "sent to anna"
+    assert session.state().execution_state.done == 1
     assert witness.counts["send"] == 2
 
 

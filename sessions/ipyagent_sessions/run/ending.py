@@ -44,7 +44,10 @@ async def failed(run: TaskRun, error: Exception, cause: str) -> None:
 
 
 async def cancelled(run: TaskRun, stop: TaskStop) -> None:
-    """Undo what declares a compensation, then log the cancellation with what exists.  Raises TaskStop as `_compensate` does."""
+    """Undo what declares a compensation, then log the cancellation with what exists.
+
+    Raises TaskStop as `_compensate` does.
+    """
     done, broken = await _compensate(run, "it was cancelled")
     results = run.state.business_state.results
     run.checkpoint("end")

@@ -11,7 +11,7 @@ import contextvars
 import inspect
 import random
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from msgspec import Raw, Struct
@@ -78,8 +78,8 @@ class Unsettled(Exception):
 async def execute(run: TaskRun, plan: Plan, *, attempt: int) -> Any:
     """Run an activity that has no recorded result, beginning with number `attempt`; returns its value.
 
-    Raises ActivityError (or one of its kinds) when it ended without one, TaskStop when the task was asked to stop, Unsettled when
-    it must be known whether an attempt happened before there is another.
+    Raises ActivityError (or one of its kinds) when it ended without one, TaskStop when the task was asked to stop,
+    Unsettled when it must be known whether an attempt happened before there is another.
     """
     run.check()
     run.works_again()
@@ -100,7 +100,7 @@ async def rest(run: TaskRun, plan: Plan, cut: Unsettled) -> None:
 
 
 @contextlib.contextmanager
-def _executing(run: TaskRun, plan: Plan) -> Iterator[None]:
+def _executing(run: TaskRun, plan: Plan) -> Generator[None, None, None]:
     run.executing[plan.id] = plan.activity.name
     try:
         yield
@@ -203,7 +203,7 @@ async def _attempt(run: TaskRun, plan: Plan, attempt: int, *, last: bool) -> Any
 
 
 def _another(run: TaskRun, plan: Plan, attempt: int, error: BaseException) -> _Again | Unsettled:
-    """What lets another attempt follow: at once, or after it is known whether an irreversible one that was cut short happened."""
+    """What lets another attempt follow: at once, or once it is known whether an irreversible one cut short happened."""
     if plan.effect != "irreversible" or not isinstance(error, ActivityTimeout | process.ChildDied):
         return _Again(error, attempt)
     text = error.error if isinstance(error, ActivityTimeout) else error.message

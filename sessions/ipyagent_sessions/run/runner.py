@@ -123,7 +123,7 @@ _DEFINITION: Final = (IdentityError, UsageError, NotSerialisable)
 
 
 def _within(run: TaskRun, group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What a group, as a TaskGroup raises it, means here: a stop when one is in it, else what its only kind is, else itself."""
+    """What a group, as a TaskGroup raises it, means: a stop when one is in it, a mistake of the definition, or itself."""
     if run.stopping is not None and group.subgroup(TaskStop) is not None:
         return run.stopping
     refused = group.subgroup(PersistenceError)

@@ -107,7 +107,7 @@ async def _verified(run: TaskRun, plan: Plan) -> Literal["again", "recorded"] | 
         activity_id=plan.id,
         blobs=blobs or None,
     )
-    run.acknowledge()
+    run.acknowledge(effect=True)
     return "recorded"
 
 

@@ -23,6 +23,7 @@ from ipyagent_sessions.run.definitions import Workflow
 from ipyagent_sessions.run.runner import Outcome, drive
 from ipyagent_sessions.run.task import RunOptions, TaskRun
 from ipyagent_sessions.session import Session, summarise
+from ipyagent_sessions.textsafe import plain_lines
 
 
 class TaskHandle:
@@ -156,4 +157,4 @@ def not_completed(outcome: Outcome) -> TaskNotCompleted:
         why = str(error) if named else f"{type(error).__name__}: {error}"
     reason = f" ({outcome.reason})" if outcome.state == "suspended" and outcome.reason else ""
     text = f"task {outcome.task_id} is {outcome.state}{reason}"
-    return TaskNotCompleted(f"{text}: {why}" if why else text, task_id=outcome.task_id, state=outcome.state)
+    return TaskNotCompleted(f"{text}: {plain_lines(why)}" if why else text, task_id=outcome.task_id, state=outcome.state)
