@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import json
 import shutil
 from collections.abc import Callable
@@ -86,6 +87,7 @@ def test_lines_of_a_fenced_epoch_are_not_shown(ask: Ask, session: Session, me: H
     appender = session.append(me)
     appender.emit("Noted", {"by": "zombie"}, ignorable=True)
     appender.barrier()
+    os.utime(session.layout.holder, (0, 0))  # as one that has been silent for long
     taker = session.append(me, force=True)
     taker.emit("Noted", {"by": "me"}, ignorable=True)
     taker.barrier()

@@ -138,7 +138,7 @@ class Lease:
         Lock files of epochs long gone are removed, this holder's own first; where releasing a lock removes its file, the names
         of the journals tell.
         """
-        if os.path.exists(self._fence) or not os.path.exists(self._own):
+        if os.access(self._fence, os.F_OK) or not os.access(self._own, os.F_OK):
             return True
         return self._lock_files_go and self.layout.epoch() > self.epoch
 

@@ -100,13 +100,9 @@ class Context:
         `@activity` declared.  Raises IdentityError, NotSerialisable or UsageError at once, before anything runs.
         """
         known = self._activity(function, name, isolate)
-        given = (key, effect, retry, timeout, verify, compensate, isolate, name)
-        clash = [o for o, v in zip(_OPTIONS, given, strict=True) if v is not None and o in known.parameters]
-        if clash:
-            raise UsageError(
-                f"{known.name} has a parameter of its own named {', '.join(clash)}",
-                hint="bind it with functools.partial, or rename it",
-            )
+        if not known.parameters.isdisjoint(_OPTIONS):
+            given = (key, effect, retry, timeout, verify, compensate, isolate, name)
+            _refuse_clash(known, [o for o, v in zip(_OPTIONS, given, strict=True) if v is not None])
         check_effect(known.name, effect)
         body = identity.arguments(known.name, args, kwargs)
         chosen: Effect = effect or known.effect or self._run.default_effect or "irreversible"
@@ -332,3 +328,13 @@ class Context:
         question = ev.clean(question)[0]
         length = None if expires is None else seconds(expires, "expires")
         return self._call(made, "approve", functools.partial(waiting.approve, self._run, made, question, packed, length))
+
+
+def _refuse_clash(known: Activity, given: list[str]) -> None:
+    """Raise UsageError when an option that was given is also a parameter of the function: who is meant is not clear."""
+    clash = [option for option in given if option in known.parameters]
+    if clash:
+        raise UsageError(
+            f"{known.name} has a parameter of its own named {', '.join(clash)}",
+            hint="bind it with functools.partial, or rename it",
+        )

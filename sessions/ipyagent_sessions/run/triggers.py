@@ -5,6 +5,7 @@ rides with the next commit; its snapshot is materialised at a bounded rate, sinc
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import msgspec
@@ -29,27 +30,29 @@ class Triggers:
         self._policy = policy
         self._clock = clock
         self._types = frozenset(policy.events)
-        self._last = clock.monotonic()
+        self._due_at = self._next_due()
         self._materialised = clock.monotonic()
         self._since = 0
         self._watched = {path: _at(state, path) for path in policy.paths}
 
-    def due(self) -> str | None:
-        """ "time" when the interval has passed since the last timed checkpoint."""
+    def _next_due(self) -> float:
         interval = self._policy.interval_s
-        return "time" if interval is not None and self._clock.monotonic() - self._last >= interval else None
+        return math.inf if interval is None else self._clock.monotonic() + interval
+
+    def due(self) -> str | None:
+        """The trigger "time" when the interval has passed since the last timed checkpoint."""
+        return "time" if self._clock.monotonic() >= self._due_at else None
 
     @property
     def next_in(self) -> float | None:
         """Seconds until the next timed checkpoint, None when there is none."""
-        interval = self._policy.interval_s
-        return None if interval is None else max(0.0, interval - (self._clock.monotonic() - self._last))
+        return None if self._due_at == math.inf else max(0.0, self._due_at - self._clock.monotonic())
 
     def observe(self, event: Event, state: State) -> str | None:
         """What `event`, already folded into `state`, triggers; None for nothing."""
         self._since += 1
         if event.event_type == "ActivityCompleted":
-            done = state.business_state.results.get(event.activity_id or "")
+            done = state.business_state.results.get(event.activity_id or "") if self._types else None
             if done is not None and done.kind not in _SMALL:
                 if "ActivityCompleted" in self._types:
                     return "ActivityCompleted"
@@ -57,20 +60,21 @@ class Triggers:
                     return "external_api_called"
         elif event.event_type in self._types:
             return event.event_type
-        for path, before in self._watched.items():
-            now = _at(state, path)
-            if now != before:
-                self._watched[path] = now
-                return path
-        if self._since >= max(VOLUME, state.seq // 2):
+        if self._watched:
+            for path, before in self._watched.items():
+                now = _at(state, path)
+                if now != before:
+                    self._watched[path] = now
+                    return path
+        if self._since >= VOLUME and self._since >= state.seq // 2:
             return "volume"
-        return self.due()
+        return "time" if self._clock.monotonic() >= self._due_at else None
 
     def taken(self, trigger: str) -> bool:
         """Note that a checkpoint was taken; whether its snapshot should be written now."""
         now = self._clock.monotonic()
         if trigger == "time":
-            self._last = now
+            self._due_at = self._next_due()
         write = (
             trigger in ("time", "volume", "stage", "manual", "interrupted", "end") or now - self._materialised >= MATERIALISE_S
         )
