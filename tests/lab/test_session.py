@@ -19,7 +19,6 @@ from ipyagent_lab.service import Service
 from ipyagent_lab.testing import Api, finished
 from ipyagent_sessions import folding
 from ipyagent_sessions import payloads as p
-from ipyagent_sessions import state as states
 from ipyagent_sessions._version import __version__
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.log.lease import Holder, this_process
@@ -123,7 +122,7 @@ def test_a_followed_session_reads_only_what_was_appended(
         applied.append(event.seq)
         real_apply(state, event)
 
-    monkeypatch.setattr(states, "apply", apply)
+    monkeypatch.setattr(folding, "apply", apply)
     activities(with_holder, 1, task_id="t")
     with_holder.barrier()
     followed.shown()

@@ -345,7 +345,7 @@ def _log_failure(
         attempt=attempt,
         execution_time_ms=round((run.clock.monotonic() - begun) * 1000, 3),
     )
-    run.acknowledge()
+    run.acknowledge(effect=plan.effect != "none")
     return error if isinstance(error, ActivityError) else ActivityError(plan.activity.name, kind, text)
 
 
