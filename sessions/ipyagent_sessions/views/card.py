@@ -241,6 +241,20 @@ def _json_text(raw: Any) -> str:
     return "" if text == "null" else text
 
 
+def resources(shown: Card) -> list[str]:
+    """What the task uses, as far as it is known: CPU, memory, disk, tokens and cost."""
+    parts = []
+    if shown.cpu_percent is not None:
+        parts.append(f"CPU {shown.cpu_percent:.0f} %")
+    if shown.memory is not None:
+        parts.append(f"memory {formats.size(shown.memory)} of {formats.size(shown.memory_total)}")
+    if shown.disk_used_percent is not None and shown.state == "running":
+        parts.append(f"disk {shown.disk_used_percent:.0f} %")
+    if shown.tokens or shown.cost_usd:
+        parts.append(f"{formats.quantity(shown.tokens)} tokens, {formats.money(shown.cost_usd)}")
+    return parts
+
+
 def as_json(shown: Card) -> bytes:
     """The card as JSON, for the server."""
     return msgspec.json.encode(shown)

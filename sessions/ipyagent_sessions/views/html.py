@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ipyagent_sessions.textsafe import plain, plain_lines
 from ipyagent_sessions.views import formats
-from ipyagent_sessions.views.card import Ask, Card, answers_to
+from ipyagent_sessions.views.card import Ask, Card, answers_to, resources
 
 _COLOUR: Final = {
     "running": "--jp-brand-color1, #1a73e8",
@@ -80,14 +80,7 @@ def _foot(shown: Card) -> list[str]:
     if shown.checkpoint_age_s is not None:
         following = f" · next in {formats.duration(shown.checkpoint_next_s)}" if shown.checkpoint_next_s is not None else ""
         parts.append(f"checkpoint {_text(shown.checkpoint_label, 60)} {formats.age(shown.checkpoint_age_s)}{following}")
-    if shown.cpu_percent is not None:
-        parts.append(f"CPU {shown.cpu_percent:.0f} %")
-    if shown.memory is not None:
-        parts.append(f"memory {formats.size(shown.memory)} of {formats.size(shown.memory_total)}")
-    if shown.disk_used_percent is not None and shown.state == "running":
-        parts.append(f"disk {shown.disk_used_percent:.0f} %")
-    if shown.tokens or shown.cost_usd:
-        parts.append(f"{formats.quantity(shown.tokens)} tokens · {formats.money(shown.cost_usd)}")
+    parts += resources(shown)
     parts.append(f"{_text(shown.durability, 30)} · {_text(shown.risk, 200)}")
     return parts
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ipyagent_sessions.textsafe import display_width, plain
 from ipyagent_sessions.views import formats
-from ipyagent_sessions.views.card import Card, answers_to
+from ipyagent_sessions.views.card import Card, answers_to, resources
 
 _BAR: Final = 28
 
@@ -35,7 +35,9 @@ def card(shown: Card, *, prefix: str = "%agent") -> str:
         named = f" {plain(shown.checkpoint_label, 60)}" if shown.checkpoint_label else ""
         following = f", next in {formats.duration(shown.checkpoint_next_s)}" if shown.checkpoint_next_s is not None else ""
         lines.append(f"  checkpoint{named} {formats.age(shown.checkpoint_age_s)} (event {shown.checkpoint_seq}){following}")
-    lines += [f"  {line}" for line in _resources(shown)]
+    used = resources(shown)
+    if used:
+        lines.append(f"  {'  '.join(used)}")
     lines.append(f"  {plain(shown.durability, 30)}: {shown.risk}")
     for ask in shown.asks:
         lines.append(f"  needs you: {plain(ask.question, 160)}" + (f" {plain(ask.details, 160)}" if ask.details else ""))
@@ -51,19 +53,6 @@ def bar(done: int, total: int | None) -> str:
         return f"{done} activities done" if done != 1 else "1 activity done"
     filled = min(_BAR, _BAR * done // total)
     return f"[{'#' * filled}{'.' * (_BAR - filled)}] {done} of {total}, {formats.percent(min(done, total), total)}"
-
-
-def _resources(shown: Card) -> list[str]:
-    parts = []
-    if shown.cpu_percent is not None:
-        parts.append(f"CPU {shown.cpu_percent:.0f} %")
-    if shown.memory is not None:
-        parts.append(f"memory {formats.size(shown.memory)} of {formats.size(shown.memory_total)}")
-    if shown.disk_used_percent is not None and shown.state == "running":
-        parts.append(f"disk {shown.disk_used_percent:.0f} %")
-    if shown.tokens or shown.cost_usd:
-        parts.append(f"{formats.quantity(shown.tokens)} tokens, {formats.money(shown.cost_usd)}")
-    return ["  ".join(parts)] if parts else []
 
 
 def table(
