@@ -59,7 +59,7 @@ NULL: Final = Raw(b"null")
 EMPTY: Final = Raw(b"{}")
 
 
-class Event(Struct, frozen=True, omit_defaults=True):
+class Event(Struct, frozen=True, omit_defaults=True, gc=False):  # holds no cycle, and there are many
     """One record.  Times are ISO-8601 in UTC with milliseconds and `Z`; `execution_time_ms` is in milliseconds,
     `cpu_s` in seconds, `rss_bytes` in bytes, `cost_usd` in US dollars; a measurement that is not known is None, never 0.
     `parent_event` is the seq of the event that caused this one.  `recorded_at` is None when it equals `timestamp`.

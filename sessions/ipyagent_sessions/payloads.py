@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 from ipyagent_sessions.events import NULL
 
 
-class Payload(Struct, omit_defaults=True):
+class Payload(Struct, omit_defaults=True, gc=False):
     """Base: defaults are left out of the JSON."""
 
 

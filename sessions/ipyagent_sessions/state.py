@@ -18,7 +18,7 @@ FORM: Final = 2
 """The form of the state.  It goes up when a field is added or the fold changes: snapshots of another form are folded again."""
 
 
-class Recorded(Struct, array_like=True):
+class Recorded(Struct, array_like=True, gc=False):
     """What the log holds of a finished activity.  With `by_reference` the result is read from event `seq` on demand."""
 
     seq: int

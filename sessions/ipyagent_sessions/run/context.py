@@ -24,7 +24,7 @@ from ipyagent_sessions import events as ev
 from ipyagent_sessions.config import seconds
 from ipyagent_sessions.errors import IdentityError, ResultLost, UsageError
 from ipyagent_sessions.run import calls, identity, recall, settle, waiting
-from ipyagent_sessions.run.definitions import Activity, Effect, Retry, check_effect
+from ipyagent_sessions.run.definitions import OPTIONS, Activity, Effect, Retry, check_effect
 from ipyagent_sessions.run.execute import Plan, Unsettled, default_retry, execute, rest
 from ipyagent_sessions.run.naming import Names
 from ipyagent_sessions.run.stages import Stage
@@ -46,7 +46,6 @@ _OWN: Final = frozenset(
         "ConfigChanged",
     }
 )
-_OPTIONS: Final = ("key", "effect", "retry", "timeout", "verify", "compensate", "isolate", "name")
 
 
 class Context:
@@ -100,9 +99,9 @@ class Context:
         `@activity` declared.  Raises IdentityError, NotSerialisable or UsageError at once, before anything runs.
         """
         known = self._activity(function, name, isolate)
-        if not known.parameters.isdisjoint(_OPTIONS):
+        if known.ambiguous:
             given = (key, effect, retry, timeout, verify, compensate, isolate, name)
-            _refuse_clash(known, [o for o, v in zip(_OPTIONS, given, strict=True) if v is not None])
+            _refuse_clash(known, [o for o, v in zip(OPTIONS, given, strict=True) if v is not None])
         check_effect(known.name, effect)
         body = identity.arguments(known.name, args, kwargs)
         chosen: Effect = effect or known.effect or self._run.default_effect or "irreversible"

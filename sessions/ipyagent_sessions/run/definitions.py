@@ -17,6 +17,10 @@ Effect = Literal["none", "idempotent", "irreversible"]
 EFFECTS: Final[tuple[Effect, ...]] = ("none", "idempotent", "irreversible")
 
 
+OPTIONS: Final = ("key", "effect", "retry", "timeout", "verify", "compensate", "isolate", "name")
+"""What `ctx.run` takes beside the function's own arguments."""
+
+
 class Retry(Struct, frozen=True):
     """How often and how long apart an activity is tried.
 
@@ -92,6 +96,11 @@ class Activity:
     def source(self) -> str:
         """8 hex digits that change when the function's text changes; empty when it has no text."""
         return source_digest(self.function)
+
+    @functools.cached_property
+    def ambiguous(self) -> bool:
+        """Whether a parameter of the function has the name of an option of `ctx.run`."""
+        return not self.parameters.isdisjoint(OPTIONS)
 
     @functools.cached_property
     def parameters(self) -> frozenset[str]:
