@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
 from ipyagent import origin
-from ipyagent_sessions.errors import IpyagentError, UsageError
+from ipyagent_sessions.errors import IpyagentError, PersistenceError, UsageError
 from ipyagent_sessions.textsafe import plain_lines
 
 if TYPE_CHECKING:
@@ -104,10 +104,20 @@ def _joined(line: str, cell: str) -> str:
 
 @contextlib.contextmanager
 def _one_line_errors() -> Generator[None, None, None]:
-    """Our own errors reach the cell as one line, without a traceback, and still stop Run All and nbclient."""
+    """Our own errors, and a disk that refuses, reach the cell as one line; they still stop Run All and nbclient."""
     try:
-        yield
+        with _named_disk():
+            yield
     except IpyagentError as error:
         text = plain_lines(f"{type(error).__name__}: {error}")
         error._render_traceback_ = lambda: [text]  # type: ignore[attr-defined]  # IPython looks for it on the instance
         raise
+
+
+@contextlib.contextmanager
+def _named_disk() -> Generator[None, None, None]:
+    try:
+        yield
+    except OSError as error:
+        where = error.filename or "the store"
+        raise PersistenceError(f"{where}: {error.strerror or error}", hint="free some space, or mend the disk") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import io
 import json
 import os
 import sys
@@ -58,7 +59,7 @@ class TerminalScreen:
             print(plain_lines(shown.text), file=sys.stderr, flush=True)
 
     def _redraw(self, text: str) -> None:
-        width = os.get_terminal_size(sys.stderr.fileno()).columns
+        width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
         lines = [plain(line, width - 1) for line in text.splitlines()]
         up = f"\x1b[{self._lines}F\x1b[J" if self._lines else ""
         sys.stderr.write(up + "\n".join(lines) + "\n")
@@ -69,6 +70,9 @@ class TerminalScreen:
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns the exit status: 0 done, 1 the task did not complete or was refused, 2 a usage error."""
     words = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # an ASCII terminal still gets every line
     try:
         store, as_json, words = _globals(words)
         if not words or words[0] in ("-h", "--help") or words == ["help"]:
@@ -89,6 +93,9 @@ def main(argv: list[str] | None = None) -> int:
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        print(plain_lines(f"ipyagent: {error.filename or 'the store'}: {error.strerror or error}"), file=sys.stderr)
+        return 1
 
 
 def _globals(words: list[str]) -> tuple[str | None, bool, list[str]]:

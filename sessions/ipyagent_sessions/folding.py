@@ -356,6 +356,12 @@ def _approval_requested(state: State, event: Event) -> None:
     )
 
 
+def meant(state: State, asked: Approval) -> list[str]:
+    """The open activities that an answer is about: those whose attempt began before the question."""
+    opened = state.execution_state.active_activities
+    return [i for i in asked.about if i in opened and opened[i].seq < asked.seq]
+
+
 def _approval_resolved(state: State, event: Event) -> None:
     body: p.ApprovalResolved = parsed(event)
     asked = state.execution_state.approvals.get(body.approval_id)
@@ -365,23 +371,8 @@ def _approval_resolved(state: State, event: Event) -> None:
     asked.answered_at = event.timestamp
     if asked.kind != "outcome":
         return
-    for activity_id in asked.about:
-        active = state.execution_state.active_activities.get(activity_id)
-        if active is not None and active.seq > asked.seq:  # begun anew since: the answer is not about this attempt
-            continue
-        if active is not None and body.choice == "happened":
-            del state.execution_state.active_activities[activity_id]
-            state.business_state.results[activity_id] = Recorded(
-                event.seq,
-                active.digest,
-                active.name,
-                active.kind,
-                result_lost=True,
-                effect=active.effect,
-                source=active.source,
-            )
-            state.execution_state.done += 1
-        elif active is not None and body.choice == "run_again":
+    if body.choice == "run_again":  # what happened is logged as the completion that it was
+        for activity_id in meant(state, asked):
             del state.execution_state.active_activities[activity_id]
 
 

@@ -40,10 +40,10 @@ _COMMANDS: Final[dict[str, Callable[[Door, Screen, argparse.Namespace], Any]]] =
     "pause": lambda door, screen, o: ask.pause(door, door.session(o.id)),
     "cancel": lambda door, screen, o: ask.cancel(door, door.session(o.id), reason=o.reason),
     "approve": lambda door, screen, o: ask.answer(
-        door, door.session(o.id), approval=o.approval, approve=True, choice=o.choice, reason=o.reason
+        door, door.asked(o.id), approval=o.approval, approve=True, choice=o.choice, reason=o.reason
     ),
     "deny": lambda door, screen, o: ask.answer(
-        door, door.session(o.id), approval=o.approval, approve=False, choice=None, reason=o.reason
+        door, door.asked(o.id), approval=o.approval, approve=False, choice=None, reason=o.reason
     ),
     "checkpoint": lambda door, screen, o: ask.checkpoint(door, door.session(o.id), label=o.label),
     "rename": lambda door, screen, o: ask.rename(door, door.session(o.id), title=o.title),

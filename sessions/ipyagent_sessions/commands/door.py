@@ -62,3 +62,13 @@ class Door(Struct):
                 hint="an id of a session or a task, or @last",
             )
         return found
+
+    def asked(self, wanted: str | None) -> Session:
+        """The session of an id; without one the only session that waits for a person.  Raises NotFound."""
+        if wanted is not None:
+            return self.session(wanted)
+        waiting = [x for x in self.store.sessions() if x.summary is not None and x.summary.needs_you]
+        if len(waiting) > 1:
+            listed = ", ".join(f"{x.session_id} ({x.summary.title})" for x in waiting[:5] if x.summary is not None)
+            raise NotFound(f"{len(waiting)} sessions wait for an answer: {listed}", hint="say which one")
+        return self.store.session(waiting[0].session_id) if waiting else self.session(None)

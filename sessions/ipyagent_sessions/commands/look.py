@@ -8,7 +8,7 @@ import msgspec
 
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.commands.door import Door
-from ipyagent_sessions.errors import NotFound
+from ipyagent_sessions.errors import NotFound, UsageError
 from ipyagent_sessions.events import Event, payload_of, seconds_of
 from ipyagent_sessions.lifecycle import TRANSITIONS
 from ipyagent_sessions.session import Session
@@ -172,15 +172,21 @@ def replay(door: Door, session: Session, *, to: str | None, last: int) -> Shown:
 
 
 def at_of(session: Session, wanted: str | None) -> int | None:
-    """The seq meant by a number, or by a checkpoint's label (`2.1`, or `cp:2` where the label is a whole number); None
-    for none.
+    """The seq meant by a number (`seq:27` where a checkpoint has that label), or by a checkpoint's label (`2.1`, `cp:2`).
 
-    Raises NotFound.
+    None for none.  Raises NotFound, and UsageError when a number may mean either.
     """
     if wanted is None:
         return None
-    if wanted.isdigit():
-        return int(wanted)
+    number = wanted.removeprefix("seq:")
+    if number.isdigit():
+        also = _label(session, wanted) if wanted == number else None
+        if also is not None and also != int(number):
+            raise UsageError(
+                f"{wanted} is event {wanted} and the checkpoint {wanted!r} (event {also})",
+                hint=f"write seq:{wanted} or cp:{wanted}",
+            )
+        return int(number)
     labelled = _label(session, wanted.removeprefix("cp:"))
     if labelled is None:
         raise NotFound(

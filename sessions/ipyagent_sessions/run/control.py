@@ -12,6 +12,7 @@ from typing import Any, Final
 from msgspec.json import decode
 
 from ipyagent_sessions import events as ev
+from ipyagent_sessions import folding
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import ControlPending, ControlRefused, IllegalTransition, IpyagentError, LeaseHeld, NotFound
 from ipyagent_sessions.lifecycle import ENDED, TaskState, check
@@ -25,6 +26,7 @@ from ipyagent_sessions.state import State
 
 ACTIONS: Final = ("pause", "resume", "cancel", "answer", "checkpoint", "rename")
 """What a door may ask.  The log also has `redo`, which only a resume writes."""
+HAPPENED: Final = "happened"
 ANSWERS: Final = ("approved", "denied")
 _TEXTS: Final = {
     "cancel": ("reason",),
@@ -153,7 +155,8 @@ def _resolve(appender: Appender, control: Control, parent: int | None = None) ->
     """Log the answer that an accepted request gives."""
     approval_id = str(control.args["approval_id"])
     asked = appender.state.execution_state.approvals[approval_id]
-    return appender.emit(
+    about = folding.meant(appender.state, asked) if control.args.get("choice") == HAPPENED else []
+    answered = appender.emit(
         "ApprovalResolved",
         p.ApprovalResolved(
             approval_id,
@@ -168,6 +171,19 @@ def _resolve(appender: Appender, control: Control, parent: int | None = None) ->
         actor=control.actor,
         parent=parent,
     )
+    for activity_id in about:
+        active = appender.state.execution_state.active_activities[activity_id]
+        told = f"{control.actor} said that it happened; what it returned is not known"
+        appender.emit(
+            "ActivityCompleted",
+            p.ActivityCompleted(active.name, active.kind, active.digest, result_lost=told, verified="person"),
+            task_id=appender.state.system_state.task_id,
+            activity_id=activity_id,
+            attempt=active.attempt,
+            actor=control.actor,
+            parent=answered.seq,
+        )
+    return answered
 
 
 def _half_answered(appender: Appender, control: Control) -> bool:

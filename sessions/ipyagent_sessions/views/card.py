@@ -114,7 +114,7 @@ def card(session_id: str, state: State, live: Live | None, effective: str, now: 
         checkpoint.seq if checkpoint else None,
         live.next_checkpoint if live and running else None,
         system.durability,
-        RISK.get(system.durability, ""),
+        _risk(system.durability, live if running else None),
         live.cpu if live and running else None,
         live.rss if live and running else None,
         live.memory_total if live else None,
@@ -239,6 +239,13 @@ def answers_to(shown: Card, ask: Ask, prefix: str) -> list[str]:
 def _json_text(raw: Any) -> str:
     text = bytes(memoryview(raw)).decode("utf-8", "replace")
     return "" if text == "null" else text
+
+
+def _risk(durability: str, live: Live | None) -> str:
+    """What the mode risks; while the disk refuses, from which event on nothing is on it."""
+    if live is not None and live.degraded:
+        return f"NOT on disk since event {live.durable_seq + 1}: the disk refuses"
+    return RISK.get(durability, "")
 
 
 def resources(shown: Card) -> list[str]:
