@@ -164,7 +164,12 @@ def log_is_whole(session: Session, witness: Witness, reference: Reference) -> li
     completed = Counter(e.activity_id for e in events if e.event_type == "ActivityCompleted" and "/" in (e.activity_id or ""))
     by_word = vouched(session)
     wrong = [f"{i} is recorded {n} times" for i, n in completed.items() if n > 1]
-    wrong += [f"{i} is both recorded and vouched for" for i in by_word & set(completed)]
+    on_word = {
+        e.activity_id for e in events if e.event_type == "ActivityCompleted" and ev.payload_of(e).get("verified") == "person"
+    }
+    wrong += [f"{i} is both executed to its end and vouched for" for i in by_word & (set(completed) - on_word)]
+    wrong += [f"{i} is recorded on a person's word that nobody gave" for i in on_word - by_word]
+    wrong += [f"{i} is vouched for and not recorded" for i in by_word - set(completed)]
     differ = {i or "" for i in {*completed, *by_word} ^ reference.activities}
     if differ:
         wrong.append(f"other activities than in the run that nobody killed: {sorted(differ)}")
