@@ -17,7 +17,7 @@ import msgspec
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import DamageError, LeaseHeld, NewerFormat, NotFound, UsageError
-from ipyagent_sessions.lifecycle import ENDED, LOST, TaskState, effective
+from ipyagent_sessions.lifecycle import ENDED, TaskState, effective
 from ipyagent_sessions.log import checkpoints, lease, live
 from ipyagent_sessions.log.appender import Appender, Loaded, read_state
 from ipyagent_sessions.log.blobs import Blobs
@@ -153,9 +153,6 @@ class Session:
         if not found.state:
             return "empty"
         return effective(TaskState(found.state), held=found.state != TaskState.RUNNING or self.held())
-
-    def is_lost(self) -> bool:
-        return self.effective_state() == LOST
 
     def live(self) -> live.Live | None:
         """What is going on now, None when nothing wrote it yet."""

@@ -8,7 +8,6 @@ another."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -84,10 +83,6 @@ class Store(Place):
             return Listed(session_id, None, "damaged", str(error))
         except Exception as error:  # noqa: BLE001  # whatever lies in one folder, the others are listed
             return Listed(session_id, None, "damaged", f"it cannot be read: {type(error).__name__}: {error}")
-
-    def of_notebook(self, notebook: str | None) -> Iterator[Listed]:
-        """The sessions of a notebook, newest change first."""
-        return (x for x in self.sessions() if x.summary is not None and x.summary.notebook == notebook)
 
     def children(self, session_id: str) -> list[str]:
         """The ids of the sessions forked from `session_id`."""

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Generator
 from typing import Any, Final
 
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from ipyagent_sessions import codec
 from ipyagent_sessions import payloads as p
@@ -390,4 +390,4 @@ def progress(done: int, total: int | None = None, text: str = "") -> None:
         run.call(lambda: run.emit("ActivityProgressed", body, activity_id=plan.id) if plan.id in run.executing else None)
 
 
-__all__ = ["Current", "Plan", "Raw", "Unsettled", "current", "default_retry", "execute", "progress", "rest"]
+__all__ = ["Current", "Plan", "Unsettled", "current", "default_retry", "execute", "progress", "rest"]

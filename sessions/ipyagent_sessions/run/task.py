@@ -237,11 +237,6 @@ class TaskRun:
         if self.stopping is not None:
             raise self.stopping
 
-    @property
-    def hard_stop(self) -> bool:
-        """Whether open activities are being cut short."""
-        return self.stopping is not None and self.stopping.why in ("abort", "cancel", "deadline", "lease_lost")
-
     def spawn(self, work: Any) -> asyncio.Task[Any]:
         """A task that an abort reaches."""
         task = self.loop.create_task(work)
