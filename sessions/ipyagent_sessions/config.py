@@ -61,15 +61,15 @@ def checkpoint_policy(document: Any) -> CheckpointPolicy:
 
     Raises ConfigError with the path of the first key or value that is not known.
     """
-    root = _mapping(document, "(top)", {"checkpoint"})
-    block = _mapping(root.get("checkpoint", {}), "checkpoint", {"triggers", "include", "storage", "retention"})
+    root = mapping(document, "(top)", {"checkpoint"})
+    block = mapping(root.get("checkpoint", {}), "checkpoint", {"triggers", "include", "storage", "retention"})
     interval, events, paths = _triggers(block.get("triggers"))
     ignored: list[str] = []
     last_events = _include(block.get("include"), ignored)
     _storage(block.get("storage"), ignored)
     if "retention" in block:
         ignored.append("checkpoint.retention: clean-up by age is not part of this version")
-    retention = _mapping(block.get("retention", {}), "checkpoint.retention", {"successful", "failed"})
+    retention = mapping(block.get("retention", {}), "checkpoint.retention", {"successful", "failed"})
     return CheckpointPolicy(
         interval,
         tuple(events),
@@ -87,22 +87,22 @@ def _triggers(listed: Any) -> tuple[float | None, list[str], list[str]]:
     interval: float | None = None
     events: list[str] = []
     paths: list[str] = []
-    for i, trigger in enumerate(_sequence(listed, "checkpoint.triggers")):
+    for i, trigger in enumerate(sequence(listed, "checkpoint.triggers")):
         where = f"checkpoint.triggers[{i}]"
-        kind = _mapping(trigger, where, {"type", "interval", "events", "paths"}).get("type")
+        kind = mapping(trigger, where, {"type", "interval", "events", "paths"}).get("type")
         allowed = {"time_interval": {"type", "interval"}, "event": {"type", "events"}, "state_change": {"type", "paths"}}
         if not isinstance(kind, str) or kind not in allowed:
             raise ConfigError(f"{where}.type: {kind!r} is not known", hint="time_interval, event or state_change")
-        _mapping(trigger, where, allowed[kind])
+        mapping(trigger, where, allowed[kind])
         if kind == "time_interval":
             interval = seconds(trigger.get("interval", "5m"), f"{where}.interval")
         elif kind == "event":
-            for j, name in enumerate(_sequence(trigger.get("events", []), f"{where}.events")):
+            for j, name in enumerate(sequence(trigger.get("events", []), f"{where}.events")):
                 if not isinstance(name, str) or name not in _EVENTS:
                     raise ConfigError(f"{where}.events[{j}]: {name!r} is not known", hint=", ".join(sorted(_EVENTS)))
                 events.append(_EVENTS[name])
         else:
-            for j, path in enumerate(_sequence(trigger.get("paths", []), f"{where}.paths")):
+            for j, path in enumerate(sequence(trigger.get("paths", []), f"{where}.paths")):
                 if str(path).partition(".")[0] not in _LAYERS:
                     raise ConfigError(f"{where}.paths[{j}]: {path!r} is in none of the layers", hint=", ".join(_LAYERS))
                 paths.append(str(path))
@@ -111,9 +111,9 @@ def _triggers(listed: Any) -> tuple[float | None, list[str], list[str]]:
 
 def _include(listed: Any, ignored: list[str]) -> int:
     last = 100
-    for i, item in enumerate(_sequence(listed or [], "checkpoint.include")):
+    for i, item in enumerate(sequence(listed or [], "checkpoint.include")):
         where = f"checkpoint.include[{i}]"
-        entry = _mapping(item, where, {"full_state", "event_history", "generated_artifacts"})
+        entry = mapping(item, where, {"full_state", "event_history", "generated_artifacts"})
         if entry.get("full_state") is False:
             ignored.append(f"{where}.full_state: false (a checkpoint always holds the full state)")
         if "event_history" in entry:
@@ -129,7 +129,7 @@ def _include(listed: Any, ignored: list[str]) -> int:
 
 
 def _storage(block: Any, ignored: list[str]) -> None:
-    storage = _mapping(block or {}, "checkpoint.storage", {"type", "backend", "replication"})
+    storage = mapping(block or {}, "checkpoint.storage", {"type", "backend", "replication"})
     if storage.get("type", "local") != "local":
         ignored.append(f"checkpoint.storage.type: {storage['type']} (files go to the store's folder)")
     if storage.get("backend", "local") != "local":
@@ -141,7 +141,8 @@ def _storage(block: Any, ignored: list[str]) -> None:
         ignored.append(f"checkpoint.storage.replication: {copies} (one copy is kept)")
 
 
-def _mapping(value: Any, where: str, allowed: set[str]) -> dict[str, Any]:
+def mapping(value: Any, where: str, allowed: set[str]) -> dict[str, Any]:
+    """`value` as a mapping with no other keys than `allowed`.  Raises ConfigError naming `where`."""
     if not isinstance(value, dict):
         raise ConfigError(f"{where}: must be a mapping, not {type(value).__name__}")
     for key in value:
@@ -150,7 +151,8 @@ def _mapping(value: Any, where: str, allowed: set[str]) -> dict[str, Any]:
     return value
 
 
-def _sequence(value: Any, where: str) -> list[Any]:
+def sequence(value: Any, where: str) -> list[Any]:
+    """`value` as a list.  Raises ConfigError naming `where`."""
     if not isinstance(value, list):
         raise ConfigError(f"{where}: must be a list, not {type(value).__name__}")
     return value

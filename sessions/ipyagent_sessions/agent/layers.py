@@ -1,0 +1,106 @@
+"""The layers of the settings: which files there are, what they say together, and which of them said it.
+
+Low to high: the defaults, the user's file, the project's file (DESIGN section 11, point 5).  Mappings are merged key by key,
+an entry of `models` or `mcp` is taken whole, lists of names add up, everything else is replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ipyagent_sessions.errors import ConfigError
+
+PROJECT_FILE: Final = "ipyagent.yaml"
+"""Its name in a folder.  It may loosen permissions, so no tool of an agent may write it."""
+
+VARIABLE: Final = "IPYAGENT_CONFIG"
+DEFAULT: Final = "default"
+_WHOLE: Final = (("models",), ("mcp",))
+
+Layer = tuple[str, dict[str, Any]]
+Place = tuple[str, ...]
+
+
+def user_file(environ: Mapping[str, str]) -> Path | None:
+    """The user's file, if there is one.  Raises ConfigError when `IPYAGENT_CONFIG` names a file that does not exist."""
+    chosen = environ.get(VARIABLE)
+    if chosen:
+        path = Path(chosen).expanduser()
+        if not path.is_file():
+            raise ConfigError(f"{VARIABLE} names {path}, which is not a file", hint=f"create it, or unset {VARIABLE}")
+        return path
+    import platformdirs
+
+    path = platformdirs.user_config_path("ipyagent", appauthor=False) / "config.yaml"
+    return path if path.is_file() else None
+
+
+def project_file(folder: Path) -> Path | None:
+    """The nearest `ipyagent.yaml`: in `folder` or, inside a git checkout, in a folder above it up to the checkout's root.
+
+    Outside a checkout nothing above `folder` is read: a file that somebody left in /tmp must not set permissions.
+    """
+    folder = folder.resolve()
+    ways = [folder, *folder.parents]
+    top = next((i for i, place in enumerate(ways) if (place / ".git").exists()), 0)
+    return next((place / PROJECT_FILE for place in ways[: top + 1] if (place / PROJECT_FILE).is_file()), None)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The mapping that a YAML file holds; an empty file is an empty mapping.  Raises ConfigError naming the file."""
+    import yaml
+
+    try:
+        document = yaml.safe_load(path.read_text("utf-8-sig"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}", hint="it must be a text file in UTF-8") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML: {error}") from error
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise ConfigError(
+            f"{path}: must hold a mapping, not {type(document).__name__}", hint="for example: model: openai:NAME"
+        )
+    return document
+
+
+def merged(layers: list[Layer]) -> tuple[dict[str, Any], dict[Place, str]]:
+    """What the layers (low to high) say together, and for each leaf the name of the layer it comes from."""
+    document: dict[str, Any] = {}
+    origins: dict[Place, str] = {}
+    for source, layer in layers:
+        _lay(document, layer, (), source, origins)
+    return document, origins
+
+
+def _lay(below: dict[str, Any], above: dict[str, Any], at: Place, source: str, origins: dict[Place, str]) -> None:
+    for key, value in above.items():
+        here = (*at, str(key))
+        if value is None:  # `models:` with nothing under it says nothing
+            continue
+        if isinstance(value, dict) and isinstance(below.get(key), dict) and at not in _WHOLE:
+            _lay(below[key], value, here, source, origins)
+        elif isinstance(value, list) and isinstance(below.get(key), list):
+            below[key] = [*below[key], *(item for item in value if item not in below[key])]
+            origins[here] = f"{origins[here]} + {source}"
+        else:
+            for known in [place for place in origins if place[: len(here)] == here]:
+                del origins[known]
+            below[key] = _copied(value)
+            origins |= {place: source for place, _ in leaves(value, here)}
+
+
+def leaves(value: Any, at: Place) -> list[tuple[Place, Any]]:
+    """The values that are not mappings, each with its path; an empty mapping is a leaf itself."""
+    if isinstance(value, dict) and value:
+        return [leaf for key, inner in value.items() for leaf in leaves(inner, (*at, str(key)))]
+    return [(at, value)]
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _copied(inner) for key, inner in value.items()}
+    return list(value) if isinstance(value, list) else value
