@@ -63,9 +63,18 @@ def apply(state: State, event: Event) -> None:
     state.seq = event.seq
     state.updated_at = event.timestamp
     if event.input_tokens or event.output_tokens or event.cost_usd:
-        state.input_tokens += event.input_tokens or 0
-        state.output_tokens += event.output_tokens or 0
-        state.cost_usd += event.cost_usd or 0.0
+        _spend(state, event)
+
+
+def _spend(state: State, event: Event) -> None:
+    spent = state.system_state.spent
+    tokens_in, tokens_out, cost = event.input_tokens or 0, event.output_tokens or 0, event.cost_usd or 0.0
+    state.input_tokens += tokens_in
+    state.output_tokens += tokens_out
+    state.cost_usd += cost
+    spent.input_tokens += tokens_in
+    spent.output_tokens += tokens_out
+    spent.cost_usd += cost
 
 
 _decoders: dict[str, msgspec.json.Decoder[Any]] = {name: msgspec.json.Decoder(cls) for name, cls in p.SCHEMAS.items()}
@@ -125,6 +134,8 @@ def _task_queued(state: State, event: Event) -> None:
         retry_of=body.retry_of,
         rerun_of=body.rerun_of,
         pickle=body.pickle,
+        model=body.model,
+        budget=body.budget,
     )
     if event.task_id is not None:
         state.tasks[event.task_id] = TaskRecord(
@@ -353,6 +364,7 @@ def _approval_requested(state: State, event: Event) -> None:
         body.expires_at,
         body.if_ignored,
         body.about,
+        tool=body.tool,
     )
 
 
@@ -368,7 +380,9 @@ def _approval_resolved(state: State, event: Event) -> None:
     if asked is None or asked.answer is not None:
         return
     asked.answer, asked.choice, asked.reason, asked.by = body.answer, body.choice, body.reason, body.by
-    asked.answered_at = event.timestamp
+    asked.answered_at, asked.arguments = event.timestamp, body.arguments
+    if body.always and asked.tool and asked.tool not in state.allowed_tools:
+        state.allowed_tools = [*state.allowed_tools, asked.tool]
     if asked.kind != "outcome":
         return
     if body.choice == "run_again":  # what happened is logged as the completion that it was
@@ -423,6 +437,10 @@ def _control_requested(state: State, event: Event) -> None:
                 state.execution_state.failed -= 1
             elif dropped is not None and dropped.kind not in _UNCOUNTED:
                 state.execution_state.done -= 1
+    elif body.action == "extend":
+        extended = state.system_state.extended
+        for what, more in body.args.get("budget", {}).items():
+            extended[str(what)] = extended.get(str(what), 0.0) + float(more)
     elif body.action == "rename":
         state.title = str(body.args.get("title", state.title))
 
@@ -430,6 +448,18 @@ def _control_requested(state: State, event: Event) -> None:
 def _alarm_raised(state: State, event: Event) -> None:
     body: p.AlarmRaised = parsed(event)
     state.alarms = [*state.alarms[-9:], f"{body.kind}: {body.text}"]
+
+
+def _message_added(state: State, event: Event) -> None:
+    body: p.MessageAdded = parsed(event)
+    if body.role != "assistant" or body.partial or event.activity_id is None:  # not an answer, or one written down again
+        return
+    spent = state.system_state.spent
+    state.requests += 1
+    spent.requests += 1
+    if event.cost_usd is None:
+        state.unpriced += 1
+        spent.unpriced += 1
 
 
 def _emitted(state: State, event: Event) -> None:
@@ -463,5 +493,6 @@ _HANDLERS: Final[dict[str, Callable[[State, Event], None]]] = {
     "RecoveryCompleted": _recovery_completed,
     "ControlRequested": _control_requested,
     "AlarmRaised": _alarm_raised,
+    "MessageAdded": _message_added,
 }
-_NEUTRAL: Final = frozenset({"MessageAdded", "TestExecuted", "ErrorOccurred", "BudgetExceeded", "ConfigChanged"})
+_NEUTRAL: Final = frozenset({"TestExecuted", "ErrorOccurred", "BudgetExceeded", "ConfigChanged"})

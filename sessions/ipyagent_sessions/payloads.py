@@ -32,7 +32,7 @@ class SessionForked(Payload):
 
 class TaskQueued(Payload):
     """`run_key` identifies notebook, cell, target and arguments: the same cell run again finds its task by it.  `pickle`
-    says that results which only pickle can keep were allowed."""
+    says that results which only pickle can keep were allowed.  `budget` bounds the task by usd, tokens, steps and time in s."""
 
     target: str
     kind: str = "workflow"
@@ -48,6 +48,8 @@ class TaskQueued(Payload):
     rerun_of: str | None = None
     default_effect: str | None = None
     pickle: bool = False
+    model: str = ""
+    budget: dict[str, float] = {}
 
 
 class TaskStarted(Payload):
@@ -186,7 +188,8 @@ class StateChanged(Payload):
 
 
 class ApprovalRequested(Payload):
-    """`digest` covers question, details and choices: an answer is bound to it.  `if_ignored` says what expiry does."""
+    """`digest` covers question, details and choices: an answer is bound to it.  `if_ignored` says what expiry does.  `kind` is
+    approval, outcome or tool; for a tool call `tool` is its name and `details` holds its arguments."""
 
     approval_id: str
     question: str
@@ -198,15 +201,21 @@ class ApprovalRequested(Payload):
     if_ignored: str = "waits for an answer"
     effect: str | None = None
     about: list[str] = []
+    tool: str = ""
 
 
 class ApprovalResolved(Payload):
+    """`arguments` are those of a tool call as the person changed them, null when they did not; with `always` the tool needs
+    no approval in this session from now on."""
+
     approval_id: str
     answer: str
     choice: str | None = None
     reason: str = ""
     digest: str = ""
     by: str = ""
+    arguments: Raw = NULL
+    always: bool = False
 
 
 class FileWritten(Payload):
@@ -246,6 +255,33 @@ class ControlRequested(Payload):
     args: dict[str, Any] = {}
 
 
+class MessageAdded(Payload):
+    """One message of an agent's conversation.
+
+    `index` is its place in the conversation: a message at a place that was taken replaces it and all after it.  `message` is
+    pydantic-ai's own form of it, `text` what a person would read of it.  `role` is user, assistant or tool; `tools` names the
+    tools it calls.  `partial` marks what had come of an answer when it was cut short: that is no part of the conversation."""
+
+    role: str
+    text: str = ""
+    index: int = 0
+    message: Raw = NULL
+    message_blob: str | None = None
+    model: str = ""
+    finish_reason: str = ""
+    tools: list[str] = []
+    partial: bool = False
+
+
+class BudgetExceeded(Payload):
+    """`what` is usd, tokens, steps or time; `scope` is task or session; the next model request was not made."""
+
+    what: str
+    scope: str
+    limit: float
+    spent: float
+
+
 class AlarmRaised(Payload):
     kind: str
     text: str
@@ -278,5 +314,7 @@ SCHEMAS: dict[str, type[Payload]] = {
         RecoveryCompleted,
         ControlRequested,
         AlarmRaised,
+        MessageAdded,
+        BudgetExceeded,
     )
 }

@@ -297,4 +297,6 @@ def summarise(session_id: str, state: State) -> live.Summary:
         state.input_tokens,
         state.output_tokens,
         state.lineage[-1][0] if state.lineage else None,
+        system.model,
+        system.kind,
     )

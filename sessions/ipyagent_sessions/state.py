@@ -14,7 +14,7 @@ from msgspec import Raw, Struct, field
 from ipyagent_sessions.events import NULL
 from ipyagent_sessions.lifecycle import TaskState
 
-FORM: Final = 3
+FORM: Final = 4
 """The form of the state.  It goes up when a field is added or the fold changes: snapshots of another form are folded again."""
 
 
@@ -82,6 +82,8 @@ class Approval(Struct):
     reason: str = ""
     by: str = ""
     answered_at: str | None = None
+    arguments: Raw = NULL
+    tool: str = ""
 
 
 class TaskRecord(Struct):
@@ -120,6 +122,16 @@ class ExecutionState(Struct):
     text: str = ""
 
 
+class Spent(Struct):
+    """What model requests used.  `unpriced` counts those whose price nobody knows: their cost is not in `cost_usd`."""
+
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+    unpriced: int = 0
+
+
 class SystemState(Struct):
     """What the task runs under: ids, times, attempts, resources."""
 
@@ -155,6 +167,10 @@ class SystemState(Struct):
     instruction: str = ""
     pausing: bool = False
     pickle: bool = False
+    model: str = ""
+    budget: dict[str, float] = {}
+    extended: dict[str, float] = {}
+    spent: Spent = field(default_factory=Spent)
 
 
 class Checkpointed(Struct):
@@ -167,7 +183,10 @@ class Checkpointed(Struct):
 
 
 class State(Struct):
-    """Everything known after event `seq`; tokens and cost sum what models and tools reported."""
+    """Everything known after event `seq`; tokens and cost sum what models and tools reported.
+
+    `allowed_tools` are those a person allowed always in this session.
+    """
 
     seq: int = 0
     title: str = ""
@@ -183,6 +202,9 @@ class State(Struct):
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float = 0.0
+    requests: int = 0
+    unpriced: int = 0
+    allowed_tools: list[str] = []
     alarms: list[str] = []
     controls: list[str] = []
     asked: int = 0

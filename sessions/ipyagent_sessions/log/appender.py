@@ -59,7 +59,10 @@ class Loaded(Struct):
 
 
 class Appender:
-    """The holder's side of a session's log.  Safe to use from several threads."""
+    """The holder's side of a session's log.  Safe to use from several threads.
+
+    `scrub`, when it is set, takes secrets out of the JSON of payloads and of what becomes a blob.
+    """
 
     def __init__(
         self, layout: Layout, held: Lease, loaded: Loaded, first: int, blobs: Blobs, clock: Clock, disk: Disk, version: str
@@ -74,6 +77,7 @@ class Appender:
         self.disk = disk
         self.durability: Durability = "sync"
         self.trouble: Exception | None = None
+        self.scrub: Callable[[bytes], bytes] | None = None
         self.listeners: list[Callable[[ev.Event], None]] = []
         self.keep_last = 100
         self._first = first
@@ -173,6 +177,8 @@ class Appender:
         not now.
         """
         raw = payload if isinstance(payload, Raw) else ev.as_raw(payload)
+        if self.scrub is not None:
+            raw = Raw(self.scrub(bytes(memoryview(raw))))
         with self._lock:
             at = recorded = self._stamp(self.clock.now())
             if timestamp is not None:
@@ -209,6 +215,8 @@ class Appender:
 
     def put(self, body: bytes, blobs: dict[str, bytes]) -> tuple[Raw, str | None]:
         """`body` as an inline value, or null and the name of the blob that will be written with the event."""
+        if self.scrub is not None:
+            body = self.scrub(body)
         if len(body) <= THRESHOLD:
             return Raw(body), None
         name = Blobs.name(body)

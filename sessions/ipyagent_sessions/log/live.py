@@ -69,6 +69,7 @@ class Summary(Struct, omit_defaults=True):
     output_tokens: int = 0
     parent: str | None = None
     model: str = ""
+    kind: str = "workflow"
 
 
 def write_live(layout: Layout, live: Live, disk: Disk) -> None:

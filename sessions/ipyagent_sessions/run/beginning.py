@@ -25,10 +25,12 @@ NOT_RESTORED: Final = ["kernel variables", "running calls", "child processes"]
 
 
 class Resume(Struct, frozen=True):
-    """How to go on: `redo` names activities (NAME or NAME:KEY) whose results are dropped, `say` is a new instruction."""
+    """How to go on: `redo` names activities (NAME or NAME:KEY) whose results are dropped, `say` is a new instruction,
+    `more` is added to the budget."""
 
     redo: tuple[str, ...] = ()
     say: str = ""
+    more: dict[str, float] = {}
 
 
 def queue(
@@ -62,7 +64,7 @@ def queue(
         "TaskQueued",
         p.TaskQueued(
             workflow.target,
-            "workflow",
+            workflow.kind,
             ev.clean(options.title or workflow.name)[0],
             recorded,
             args_blob,
@@ -75,6 +77,8 @@ def queue(
             rerun_of,
             workflow.default_effect,
             options.pickle,
+            options.model,
+            options.budget,
         ),
         task_id=task_id,
         actor=options.actor,
@@ -134,6 +138,9 @@ def _go_on(run: TaskRun, resume: Resume, now: dict[str, Any]) -> None:
         run.emit("AlarmRaised", p.AlarmRaised("changed_since", "; ".join(differences)))
     for name, activities in redone.items():
         asked = p.ControlRequested(run.session.place.ids(), "redo", args={"activities": activities, "name": name})
+        run.emit("ControlRequested", asked, actor=run.options.actor)
+    if resume.more:
+        asked = p.ControlRequested(run.session.place.ids(), "extend", args={"budget": resume.more})
         run.emit("ControlRequested", asked, actor=run.options.actor)
     if lost:
         run.emit("RecoveryCompleted", _recovery(run, opened, from_seq, run.clock.monotonic() - began))

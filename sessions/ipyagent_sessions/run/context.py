@@ -24,7 +24,7 @@ from ipyagent_sessions import events as ev
 from ipyagent_sessions.config import seconds
 from ipyagent_sessions.errors import IdentityError, ResultLost, UsageError
 from ipyagent_sessions.run import calls, identity, recall, settle, waiting
-from ipyagent_sessions.run.definitions import OPTIONS, Activity, Effect, Retry, check_effect
+from ipyagent_sessions.run.definitions import ONCE, OPTIONS, Activity, Effect, Inner, Retry, check_effect
 from ipyagent_sessions.run.execute import Plan, Unsettled, default_retry, execute, rest
 from ipyagent_sessions.run.naming import Names
 from ipyagent_sessions.run.stages import Stage
@@ -76,6 +76,11 @@ class Context:
         """What a person said when the task was resumed (`--say`) or forked (`--direction`); empty when nothing."""
         return self._run.state.system_state.instruction
 
+    @property
+    def task(self) -> TaskRun:
+        """The execution this body belongs to, for the engine's own workflows."""
+        return self._run
+
     # Activities
 
     def run(
@@ -126,6 +131,57 @@ class Context:
     async def gather(self, *awaitables: Awaitable[Any], limit: int | None = None) -> list[Any]:
         """The values of all, in order, at most `limit` (16) at a time.  When one fails the others under way finish first."""
         return await calls.gather(self._run, awaitables, limit)
+
+    def perform(
+        self,
+        name: str,
+        work: Callable[[], Awaitable[Any]],
+        *,
+        kind: str,
+        key: str,
+        arguments: dict[str, Any],
+        effect: Effect,
+        retry: Retry | None = None,
+        timeout_s: float | None = None,
+        verify: Callable[..., Any] | None = None,
+    ) -> calls.Call:
+        """An activity of the engine's own, such as a model request or a tool call, whose work is a closure.
+
+        What is recorded as its arguments, and compared when it is recalled, is `arguments`.  `kind` is what
+        `activities.kind` says.
+        """
+        activity = Inner(work, name=name)
+        body = identity.arguments(name, (), arguments)
+        made = self._names.identify(name, key)
+        plan = Plan(
+            made,
+            activity,
+            (),
+            {},
+            body,
+            codec.digest(body),
+            self._names.stage,
+            key,
+            effect,
+            retry or ONCE,
+            timeout_s,
+            verify,
+            None,
+            kind,
+        )
+        return self._call(made, name, functools.partial(self._perform, plan))
+
+    def approve_tool(
+        self, tool: str, arguments: dict[str, Any], *, key: str, effect: Effect, expires_s: float | None
+    ) -> calls.Call:
+        """Ask a person whether a tool may be called with these arguments; gives an `Answer`."""
+        made = self._names.identify("approve", f"{tool} {key}")
+        packed = Raw(codec.dumps({"tool": tool, "arguments": arguments, "effect": effect}))
+        question = f"May {tool} be called?"
+        ask = functools.partial(
+            waiting.approve, self._run, made, question, packed, expires_s, kind="tool", tool=tool, effect=effect
+        )
+        return self._call(made, "approve", ask)
 
     async def _perform(self, plan: Plan) -> Any:
         run = self._run

@@ -9,10 +9,11 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
+from msgspec import Raw
 from msgspec.json import decode
 
+from ipyagent_sessions import codec, folding
 from ipyagent_sessions import events as ev
-from ipyagent_sessions import folding
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import ControlPending, ControlRefused, IllegalTransition, IpyagentError, LeaseHeld, NotFound
 from ipyagent_sessions.lifecycle import ENDED, TaskState, check
@@ -67,6 +68,10 @@ def judge(state: State, control: Control) -> str:
 
 def _wrong_arguments(control: Control) -> str:
     """What is wrong with the form of a request's arguments: anybody who can write to the inbox may have made it."""
+    if not isinstance(control.args.get("arguments"), dict | None):
+        return f"arguments must be an object, not {type(control.args['arguments']).__name__}"
+    if not isinstance(control.args.get("always"), bool | None):
+        return "always is true or false"
     for name in _TEXTS.get(control.action, ()):
         given, needed = control.args.get(name), name in _NEEDED.get(control.action, ())
         if not isinstance(given, str) and not (given is None and not needed):
@@ -119,6 +124,10 @@ def _judge_answer(state: State, control: Control) -> str:
         return f"this request needs a choice: {' or '.join(asked.choices)}"
     if not asked.choices and choice:
         return "this request has no choices"
+    if asked.kind != "tool" and (control.args.get("arguments") is not None or control.args.get("always")):
+        return "only the request of a tool has arguments to change, or can be allowed always"
+    if answer == "denied" and (control.args.get("arguments") is not None or control.args.get("always")):
+        return "a denied call has no arguments to change and is not allowed always"
     return _not_allowed(TaskState.SUSPENDED, TaskState.RUNNING, control.actor)
 
 
@@ -165,6 +174,8 @@ def _resolve(appender: Appender, control: Control, parent: int | None = None) ->
             control.args.get("reason") or "",
             asked.digest,
             control.actor,
+            Raw(codec.canonical(control.args.get("arguments"))),
+            bool(control.args.get("always")),
         ),
         task_id=appender.state.system_state.task_id,
         activity_id=asked.activity_id,

@@ -111,6 +111,12 @@ class Activity:
             return frozenset()
 
 
+class Inner(Activity):
+    """An activity whose function is a closure of the engine's own: it has no text that a user could change."""
+
+    source = ""
+
+
 class Workflow:
     """An async function `(ctx, ...)` that is run durably.
 
@@ -150,6 +156,11 @@ class Workflow:
     def target(self) -> str:
         """`module:qualname`, by which another process may find it; functions of a notebook live in `__main__`."""
         return f"{self.function.__module__}:{self.function.__qualname__}"
+
+    kind: str = "workflow"
+    """What `tasks.kind` says of its tasks: workflow or agent."""
+    model: str = ""
+    """The model of an agent, for lists."""
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Check that the workflow can be called with these arguments.  Raises UsageError saying what is missing."""

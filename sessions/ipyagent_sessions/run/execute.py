@@ -122,10 +122,10 @@ async def _with_retries(run: TaskRun, plan: Plan, first: int) -> Any:
     number = max(first, spent + 1)
     left = max(1, policy.attempts - number + 1)
     growing = tenacity.wait_exponential(multiplier=policy.initial_s, max=policy.max_s, exp_base=policy.factor)
-    wait = growing + tenacity.wait_random(0, policy.jitter_s)
+    random_wait = growing + tenacity.wait_random(0, policy.jitter_s)
     retrying = tenacity.AsyncRetrying(
         stop=tenacity.stop_after_attempt(left),
-        wait=wait,
+        wait=lambda state: max(random_wait(state), _asked_wait(state)),
         sleep=run.rest,
         reraise=True,
         retry=tenacity.retry_if_exception_type(_Again),
@@ -136,6 +136,12 @@ async def _with_retries(run: TaskRun, plan: Plan, first: int) -> Any:
             last = tried.retry_state.attempt_number >= left
             return await _attempt(run, plan, number + tried.retry_state.attempt_number - 1, last=last)
     raise AssertionError("tenacity ends with a value or an exception")
+
+
+def _asked_wait(state: Any) -> float:
+    """The seconds that the error itself asks to wait, as a server does with Retry-After; 0 when it says nothing."""
+    cause = getattr(state.outcome.exception(), "cause", None)
+    return float(getattr(cause, "retry_after_s", None) or 0.0)
 
 
 class _Again(Exception):

@@ -125,12 +125,17 @@ class Pulse:
             execution.done,
             execution.total,
             execution.text,
+            self._harmless(run.partial),
             durable_seq=run.appender.durable_seq,
             last_seq=state.seq,
             degraded=run.degraded,
             cpu=self._cpu,
             rss=self._rss,
         )
+
+    def _harmless(self, text: str) -> str:
+        scrub = self._run.appender.scrub
+        return scrub(text.encode()).decode() if scrub is not None and text else text
 
     def _write(self, picture: live.Live) -> None:
         import psutil

@@ -45,7 +45,7 @@ class RunOptions(Struct, frozen=True):
     """How a task is run.
 
     `actor` is who asked; `headless` means that nobody can answer here, so an approval ends this execution at once; `pickle`
-    allows results that only pickle can keep.
+    allows results that only pickle can keep.  `model` and `budget` are an agent's: see `payloads.TaskQueued`.
     """
 
     durability: Durability = "sync"
@@ -54,6 +54,8 @@ class RunOptions(Struct, frozen=True):
     policy: CheckpointPolicy = CheckpointPolicy()
     title: str = ""
     pickle: bool = False
+    model: str = ""
+    budget: dict[str, float] = {}
 
 
 class TaskRun:
@@ -80,6 +82,7 @@ class TaskRun:
         self.answers: dict[str, asyncio.Future[None]] = {}
         self.changed_sources: set[str] = set()
         self.degraded = ""
+        self.partial = ""
         self._degraded_at = 0
         self.stopping: TaskStop | None = None
         self._stopped: asyncio.Future[None] = self.loop.create_future()

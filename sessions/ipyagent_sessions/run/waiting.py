@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 from msgspec import Raw, Struct
 
 from ipyagent_sessions import events as ev
@@ -12,12 +15,13 @@ from ipyagent_sessions.run.task import TaskRun
 
 
 class Answer(Struct, frozen=True):
-    """What a person answered; true when approved."""
+    """What a person answered; true when approved.  `arguments` are those of a tool call, when the person changed them."""
 
     approved: bool
     choice: str | None = None
     reason: str = ""
     by: str = ""
+    arguments: dict[str, Any] | None = None
 
     def __bool__(self) -> bool:
         return self.approved
@@ -52,15 +56,17 @@ async def sleep(run: TaskRun, made: str, stage: str, length: float) -> None:
     run.acknowledge()
 
 
-async def approve(run: TaskRun, made: str, question: str, details: Raw, length: float | None) -> Answer:
-    """Ask a person, or find the question asked or answered; `length` is seconds until it is denied."""
+async def approve(run: TaskRun, made: str, question: str, details: Raw, length: float | None, **more: Any) -> Answer:
+    """Ask a person, or find the question asked or answered.
+
+    `length` is seconds until it is denied, `more` are further fields of `ApprovalRequested`."""
     approval_id = run.approvals.get(made)
     if approval_id is None:
         run.check()
         expires_at = None if length is None else ev.Stamper()(run.clock.now() + length)
         ignored = "waits for an answer" if expires_at is None else f"denied at {expires_at}"
         approval_id = run.approvals[made] = settle.request(
-            run, question, details, activity_id=made, expires_at=expires_at, if_ignored=ignored
+            run, question, details, activity_id=made, expires_at=expires_at, if_ignored=ignored, **more
         )
     asked = run.state.execution_state.approvals[approval_id]
     if asked.digest != settle.digest_of(question, details, []):
@@ -70,4 +76,4 @@ async def approve(run: TaskRun, made: str, question: str, details: Raw, length: 
         )
     await settle.wait_for_answer(run, approval_id)
     asked = run.state.execution_state.approvals[approval_id]
-    return Answer(asked.answer == "approved", asked.choice, asked.reason, asked.by)
+    return Answer(asked.answer == "approved", asked.choice, asked.reason, asked.by, msgspec.json.decode(asked.arguments))

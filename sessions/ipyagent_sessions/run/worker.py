@@ -35,6 +35,7 @@ class TaskHandle:
         self.session = session
         self.task_id = appender.state.system_state.task_id or ""
         self.options = options
+        self.kind = workflow.kind
         self.outcome: Outcome | None = None
         self.trouble: BaseException | None = None
         self.run: TaskRun | None = None
