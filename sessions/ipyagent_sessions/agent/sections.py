@@ -88,7 +88,7 @@ class Budget(Struct, frozen=True):
 
 
 class Tools(Struct, frozen=True):
-    """`without` names built-in tools to leave out; `workspace` is the folder that file tools stay in, seen from the notebook."""
+    """`without` names built-in tools to leave out; `workspace` is the folder that file tools stay in, beside the notebook."""
 
     without: tuple[str, ...] = ()
     workspace: str = "."
