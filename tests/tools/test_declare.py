@@ -36,7 +36,8 @@ class Point(BaseModel):
 
 def _call(made: Tool, **arguments: Any) -> Any:
     """What the model gets."""
-    value = to_pydantic(made).function(**arguments)
+    function: Any = to_pydantic(made).function
+    value = function(**arguments)
     return asyncio.run(value) if asyncio.iscoroutine(value) else value
 
 
@@ -86,7 +87,7 @@ def test_a_parameter_without_a_hint_is_refused_at_the_declaration() -> None:
     with pytest.raises(UsageError, match="guess: no type hint for what, how") as caught:
 
         @tool(effect="none")
-        def guess(what, how):  # type: ignore[no-untyped-def]  # pyright: ignore
+        def guess(what, how):  # type: ignore[no-untyped-def]  # pyright: ignore[reportMissingParameterType]
             return what, how
 
     assert "def guess(what: str)" in caught.value.hint
@@ -104,7 +105,7 @@ def test_a_parameter_that_no_model_can_give_is_one_clear_error() -> None:
 
 def test_a_hint_that_names_nothing_is_one_clear_error() -> None:
     @tool(effect="none")
-    def hold(it: "Nowhere") -> str:  # type: ignore[name-defined]  # noqa: F821  # pyright: ignore
+    def hold(it: Nowhere) -> str:  # type: ignore[name-defined]  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
         return str(it)
 
     with pytest.raises(UsageError, match="Nowhere"):
@@ -127,7 +128,7 @@ def test_a_wrong_option_is_named(options: dict[str, Any], word: str) -> None:
     with pytest.raises(UsageError, match=word):
         Tool(f, **options)
     with pytest.raises(UsageError, match="needs a function, not int"):
-        tool(3)  # type: ignore[call-overload]  # pyright: ignore
+        tool(3)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 def test_an_error_becomes_a_short_text_with_the_line_in_the_users_code() -> None:

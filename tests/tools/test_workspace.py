@@ -96,8 +96,8 @@ def test_only_regular_files_are_opened_and_nothing_hangs(place: Workspace, root:
         place.write("pipe", b"x", before=None)
     with pytest.raises(UsageError, match="is a folder"):
         place.read("dir")
+    (root / "dir/x").write_text("")
     with pytest.raises(UsageError, match="is a file, not a folder"):
-        place.write("dir/x/y", b"", before=None) if (root / "dir/x").write_text("") else None
         place.write("dir/x/y", b"", before=None)
 
 
@@ -221,9 +221,47 @@ def test_descriptors_do_not_leak(place: Workspace, root: Path) -> None:
     assert after == before
 
 
-@pytest.mark.skipif(not folder.BY_DESCRIPTOR, reason="the promise needs folder descriptors")
-def test_a_link_put_in_place_between_check_and_use_is_never_followed(root: Path, secret: Path) -> None:
-    """Two threads swap a folder and a file for links to the outside, as fast as they can, while others read and write."""
+needs_descriptors = pytest.mark.skipif(not folder.BY_DESCRIPTOR, reason="the promise needs folder descriptors")
+
+
+@needs_descriptors
+@pytest.mark.parametrize("look", range(1, 6))
+@pytest.mark.parametrize("swapped", ["file", "dir", "dir/key"])
+@pytest.mark.parametrize("writing", [False, True], ids=["read", "write"])
+def test_a_link_put_in_place_between_check_and_use_is_not_followed(
+    root: Path, secret: Path, monkeypatch: pytest.MonkeyPatch, swapped: str, look: int, writing: bool
+) -> None:
+    """A name is swapped for a link to outside right after it was looked at for the first time, the second, and so on."""
+    place = Workspace(root)
+    (root / "dir").mkdir()
+    (root / "dir/key").write_text("mine")
+    (root / "file").write_text("mine")
+    true = folder.Folder.status
+    last, looks = swapped.rpartition("/")[2], 0
+
+    def status(self: folder.Folder, name: str) -> os.stat_result | None:
+        nonlocal looks
+        found = true(self, name)
+        looks += name == last
+        if name == last and looks == look:
+            os.rename(root / swapped, root / "kept")
+            os.symlink(secret if swapped == "dir" else secret / "key", root / swapped)
+        return found
+
+    monkeypatch.setattr(folder.Folder, "status", status)
+    path = "dir/key" if swapped.startswith("dir") else "file"
+    with contextlib.suppress(UsageError):
+        if writing:
+            place.write(path, b"changed", before=b"mine")
+        else:
+            assert place.read(path) != b"the key"
+    assert (secret / "key").read_text() == "the key"
+    assert os.listdir(secret) == ["key"]
+
+
+@needs_descriptors
+def test_links_that_come_and_go_are_never_followed(root: Path, secret: Path) -> None:
+    """Two threads swap a folder and a file for links to the outside, as fast as they can, while another reads and writes."""
     place = Workspace(root)
     (root / "dir").mkdir()
     (root / "dir/key").write_text("mine")
@@ -245,7 +283,7 @@ def test_a_link_put_in_place_between_check_and_use_is_never_followed(root: Path,
         thread.start()
     seen: set[bytes] = set()
     try:
-        for number in range(600):
+        for number in range(200):
             for path in ("dir/key", "file"):
                 with contextlib.suppress(UsageError):
                     seen.add(place.read(path))
