@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         TaskNotCompleted,
         activity,
         progress,
+        tool,
         workflow,
     )
 
@@ -46,6 +47,7 @@ __all__ = [
     "activity",
     "load_ipython_extension",
     "progress",
+    "tool",
     "unload_ipython_extension",
     "workflow",
 ]

@@ -16,6 +16,7 @@ from ipyagent_sessions.textsafe import plain_lines
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from ipyagent.main_thread import MainThread
     from ipyagent_sessions.commands.door import Door
 
 
@@ -24,13 +25,23 @@ class AgentMagics(Magics):
     """The commands of `ipyagent_sessions.commands`, given in a cell."""
 
     _following = False
+    _main: MainThread
 
     @no_var_expand
     @line_cell_magic
     def agent(self, line: str, cell: str | None = None) -> Any:
         """%agent COMMAND ...   See: %agent help"""
         with _one_line_errors():
-            return self._perform(line if cell is None else _joined(line, cell))
+            return self._perform(_words(line, cell))
+
+    @property
+    def main(self) -> MainThread:
+        """The kernel's main thread as tasks may use it."""
+        if "_main" not in self.__dict__:
+            from ipyagent.main_thread import MainThread
+
+            self._main = MainThread()
+        return self._main
 
     def door(self) -> Door:
         """This notebook as a place where commands are given."""
@@ -50,7 +61,7 @@ class AgentMagics(Magics):
         assert self.shell is not None
         return self.shell
 
-    def _perform(self, line: str) -> Any:
+    def _perform(self, words: list[str]) -> Any:
         from ipyagent.screen import Background, CellScreen, Finished, Picture
         from ipyagent_sessions.commands import parser
         from ipyagent_sessions.commands.dispatch import perform
@@ -58,29 +69,43 @@ class AgentMagics(Magics):
         from ipyagent_sessions.run.worker import TaskHandle
         from ipyagent_sessions.views.shown import Shown
 
-        options = parser.parse("%agent", parser.split(line))
+        options = parser.parse("%agent", words)
         name = getattr(options, "out", None)
         if name and not name.isidentifier():
             raise UsageError(f"--out {name}: not the name of a variable")
         door = self.door()
-        with self._foreground(options):
-            result = perform(door, CellScreen(headless=door.headless), options)
+        with self._foreground(options), self._surrounded(door):
+            result = perform(door, CellScreen(headless=door.headless, work=self.main.work), options)
         if isinstance(result, TaskHandle):
             result = Background(result, headless=door.headless)
         if name:
             self.here.user_ns[name] = result.value if isinstance(result, Ended) else result
         if isinstance(result, Ended):
-            return Finished(result.value, result.task_id, result.session_id, taken=bool(name))
+            said = result.kind == "agent"
+            return Finished(result.value, result.task_id, result.session_id, said=said, taken=bool(name))
         if options.command == "status" and isinstance(result, Shown):
             return Picture(result, headless=door.headless)
         return result
+
+    @contextlib.contextmanager
+    def _surrounded(self, door: Door) -> Generator[None, None, None]:
+        """Let the tasks that are started inside know this notebook."""
+        from ipyagent.cells import Cells
+        from ipyagent_sessions.agent import surroundings
+
+        cells = Cells(self.here, self.main)
+        token = surroundings.enter(surroundings.Surroundings(door.folder, self.here.user_ns, self.main.run, cells.run))
+        try:
+            yield
+        finally:
+            surroundings.leave(token)
 
     @contextlib.contextmanager
     def _foreground(self, options: Any) -> Generator[None, None, None]:
         """Refuse a foreground task inside another one: it would wait for itself."""
         from ipyagent_sessions.run.execute import current
 
-        runs = options.command in ("run", "resume", "rerun") and not options.bg
+        runs = options.command in ("run", "ask", "resume", "rerun") and not options.bg
         if runs and (self._following or current.get() is not None):
             raise UsageError(
                 "a foreground task cannot be started inside another one", hint="start it with --bg, or after this one"
@@ -92,14 +117,18 @@ class AgentMagics(Magics):
             self._following = self._following and not runs
 
 
-def _joined(line: str, cell: str) -> str:
-    """The cell form: `%%agent sql` with the query as the body."""
-    if line.split()[:1] != ["sql"]:
-        raise UsageError(
-            "a cell with %%agent needs the command sql",
-            hint="%%agent sql, with the query below; other commands: %agent COMMAND",
-        )
-    return f"{line} {cell}"
+def _words(line: str, cell: str | None) -> list[str]:
+    """The words of a command.  A cell is the query of `%%agent sql`, or what is sent to an agent."""
+    from ipyagent_sessions.commands import parser
+
+    if cell is None:
+        return parser.split(line)
+    if line.split()[:1] == ["sql"]:
+        return parser.split(f"{line} {cell}")
+    words = parser.split(line)
+    if words[:1] != ["ask"] and words[:1] and words[0] in parser.COMMANDS:
+        raise UsageError(f"%%agent {words[0]}: this command takes no cell", hint=f"write %agent {words[0]} in a line")
+    return ["ask", *words[words[:1] == ["ask"] :], "--", cell]
 
 
 @contextlib.contextmanager

@@ -5,12 +5,14 @@ Headless there is a single display at the end, since updates would be dropped or
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from IPython.display import DisplayHandle, display
 
 from ipyagent_sessions.run.worker import TaskHandle
+from ipyagent_sessions.textsafe import plain_lines
+from ipyagent_sessions.views.markdown import html_of
 from ipyagent_sessions.views.shown import Shown
 
 TASK_MIME: Final = "application/vnd.ipyagent.task+json"
@@ -27,11 +29,15 @@ def bundle_of(shown: Shown, *, headless: bool) -> dict[str, Any]:
 
 
 class CellScreen:
-    """The output of one cell."""
+    """The output of one cell; `work` lends the main thread, which waits here, to tasks."""
 
-    def __init__(self, *, headless: bool) -> None:
+    def __init__(self, *, headless: bool, work: Callable[[], None]) -> None:
         self._headless = headless
+        self._work = work
         self._handle: DisplayHandle | None = None
+
+    def breathe(self) -> None:
+        self._work()
 
     def update(self, shown: Shown) -> None:
         if not self._headless:
@@ -54,10 +60,14 @@ class CellScreen:
 
 
 class Finished:
-    """What a foreground `run` returns: shown as the workflow's value, if it has one and no variable took it (`--out`)."""
+    """What a foreground `run` returns: shown as the workflow's value, if it has one and no variable took it (`--out`).
 
-    def __init__(self, value: Any, task_id: str, session_id: str, *, taken: bool = False) -> None:
+    What an agent says is Markdown.
+    """
+
+    def __init__(self, value: Any, task_id: str, session_id: str, *, said: bool = False, taken: bool = False) -> None:
         self.value = value
+        self._said = said
         self.task_id = task_id
         self.session_id = session_id
         self._taken = taken
@@ -66,7 +76,9 @@ class Finished:
         return f"<task {self.task_id} completed>"
 
     def _ipython_display_(self) -> None:
-        if self.value is not None and not self._taken:
+        if self._said and isinstance(self.value, str):
+            display({"text/plain": plain_lines(self.value), "text/html": html_of(self.value)}, raw=True)  # type: ignore[no-untyped-call]  # as below
+        elif self.value is not None and not self._taken:
             display(self.value)  # type: ignore[no-untyped-call]  # IPython has no types here
 
 

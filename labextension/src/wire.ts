@@ -90,7 +90,9 @@ export interface Shown {
 
 /** What is shown of a task.  Times in seconds, sizes in bytes, None where it is not known.
  *
- *  `actions` maps pause, resume, cancel, log to the reason why it is not allowed now, empty when it is. */
+ *  `kind` is workflow or agent; of an agent `requests` counts its model requests, `unpriced` those whose price nobody knows,
+ *  and `partial` is what has come of the answer.  `actions` maps pause, resume, cancel, log to the reason why it is not
+ *  allowed now, empty when it is. */
 export interface Card {
   session_id: string;
   task_id: string;
@@ -131,6 +133,11 @@ export interface Card {
   attempt: number;
   recoveries: number;
   recovery: string;
+  kind: string;
+  model: string;
+  requests: number;
+  partial: string;
+  unpriced: number;
 }
 
 /** Something that waits for a person.  `details` is JSON text; `digest` is what an answer confirms. */

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from ipyagent_sessions._version import __version__
 
 if TYPE_CHECKING:
+    from ipyagent_sessions.agent.tools.declare import Tool, tool
     from ipyagent_sessions.errors import ActivityError, ActivityTimeout, IpyagentError, ResultLost, TaskNotCompleted
     from ipyagent_sessions.run.context import Context
     from ipyagent_sessions.run.definitions import Activity, Done, Retry, Workflow, activity, workflow
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from ipyagent_sessions.store import Store
 
 _PLACES = {
+    "Tool": "agent.tools.declare",
+    "tool": "agent.tools.declare",
     "ActivityError": "errors",
     "ActivityTimeout": "errors",
     "IpyagentError": "errors",
@@ -69,12 +72,14 @@ __all__ = [
     "Store",
     "TaskHandle",
     "TaskNotCompleted",
+    "Tool",
     "Workflow",
     "__version__",
     "activity",
     "progress",
     "resume_task",
     "run_workflow",
+    "tool",
     "workflow",
 ]
 

@@ -42,6 +42,9 @@ class TerminalScreen:
         self._at = 0.0
         self._tty = sys.stderr.isatty()
 
+    def breathe(self) -> None:
+        """A terminal has nothing else to do."""
+
     def update(self, shown: Shown) -> None:
         if self._tty:
             self._redraw(shown.text)

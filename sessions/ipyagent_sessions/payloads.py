@@ -32,7 +32,8 @@ class SessionForked(Payload):
 
 class TaskQueued(Payload):
     """`run_key` identifies notebook, cell, target and arguments: the same cell run again finds its task by it.  `pickle`
-    says that results which only pickle can keep were allowed.  `budget` bounds the task by usd, tokens, steps and time in s."""
+    says that results which only pickle can keep were allowed.  `budget` bounds the task by usd, tokens, steps and time in
+    s."""
 
     target: str
     kind: str = "workflow"
@@ -219,10 +220,17 @@ class ApprovalResolved(Payload):
 
 
 class FileWritten(Payload):
+    """`before` names the blob of what the file held, null when there was none or it is not kept; `tool` and `call` say which
+    call of an agent's tool wrote it."""
+
     path: str
     checksum: str
     size: int | None = None
     lines: int | None = None
+    before: str | None = None
+    before_checksum: str | None = None
+    tool: str = ""
+    call: str = ""
 
 
 class CheckpointCreated(Payload):

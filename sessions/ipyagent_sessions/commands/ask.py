@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.commands.look import card_of, show_card
+from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.lifecycle import TaskState
 from ipyagent_sessions.run import control
 from ipyagent_sessions.session import Session
@@ -28,11 +32,27 @@ def cancel(door: Door, session: Session, *, reason: str) -> Shown:
     return Shown(f"{system.task_id}: cancelled by {door.actor}")
 
 
-def answer(door: Door, session: Session, *, approval: str | None, approve: bool, choice: str | None, reason: str) -> Shown:
-    """Answer a request.  What is confirmed is the digest of the question and details as they stand in the log now."""
+def answer(
+    door: Door,
+    session: Session,
+    *,
+    approval: str | None,
+    approve: bool,
+    choice: str | None,
+    reason: str,
+    arguments: str | None = None,
+    always: bool = False,
+) -> Shown:
+    """Answer a request.  What is confirmed is the digest of the question and details as they stand in the log now.
+
+    `arguments` is a JSON object that a tool is called with instead of what it asked for.
+    """
     state = session.state()
     approval_id = control.find_approval(state, approval)
     asked = state.execution_state.approvals[approval_id]
+    given: dict[str, Any] = {"always": True} if always else {}
+    if arguments is not None:
+        given["arguments"] = _object(arguments)
     control.request(
         session,
         "answer",
@@ -43,12 +63,24 @@ def answer(door: Door, session: Session, *, approval: str | None, approve: bool,
         choice=choice,
         reason=reason,
         digest=asked.digest,
+        **given,
     )
     said = choice or ("approved" if approve else "denied")
     after = session.state().system_state
     waits = not session.held() and after.status is TaskState.SUSPENDED
     then = f"\ncontinue with: {door.prefix} resume {session.id}" if waits else ""
     return Shown(f"{approval_id} {said}: {plain(asked.question, 160)}{then}")
+
+
+def _object(text: str) -> dict[str, Any]:
+    """The JSON object of `--arguments`.  Raises UsageError."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"--arguments: {error}", hint='a JSON object, such as \'{"path": "a.txt"}\'') from error
+    if not isinstance(found, dict):
+        raise UsageError("--arguments: not an object", hint='a JSON object, such as \'{"path": "a.txt"}\'')
+    return found
 
 
 def checkpoint(door: Door, session: Session, *, label: str) -> Shown:

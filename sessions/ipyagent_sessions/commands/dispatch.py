@@ -32,15 +32,41 @@ def _sql(door: Door, screen: Screen, options: argparse.Namespace) -> Any:
     return door.store.sql(query)
 
 
+def _ask(door: Door, screen: Screen, options: argparse.Namespace) -> Any:
+    from ipyagent_sessions.commands import converse  # the loop's library is slow to import
+
+    return converse.ask(door, screen, options)
+
+
+def _models(door: Door, screen: Screen, options: argparse.Namespace) -> Shown:
+    from ipyagent_sessions.commands import equipment
+
+    return equipment.models(door)
+
+
+def _tools(door: Door, screen: Screen, options: argparse.Namespace) -> Shown:
+    from ipyagent_sessions.commands import equipment
+
+    return equipment.tools(door)
+
+
 _COMMANDS: Final[dict[str, Callable[[Door, Screen, argparse.Namespace], Any]]] = {
     "run": start.run,
+    "ask": _ask,
     "resume": start.resume,
     "rerun": start.run_again,
     "fork": lambda door, screen, o: start.fork(door, o),
     "pause": lambda door, screen, o: ask.pause(door, door.session(o.id)),
     "cancel": lambda door, screen, o: ask.cancel(door, door.session(o.id), reason=o.reason),
     "approve": lambda door, screen, o: ask.answer(
-        door, door.asked(o.id), approval=o.approval, approve=True, choice=o.choice, reason=o.reason
+        door,
+        door.asked(o.id),
+        approval=o.approval,
+        approve=True,
+        choice=o.choice,
+        reason=o.reason,
+        arguments=o.arguments,
+        always=o.always,
     ),
     "deny": lambda door, screen, o: ask.answer(
         door, door.asked(o.id), approval=o.approval, approve=False, choice=None, reason=o.reason
@@ -54,6 +80,8 @@ _COMMANDS: Final[dict[str, Callable[[Door, Screen, argparse.Namespace], Any]]] =
     "checkpoints": lambda door, screen, o: look.checkpoints(door.session(o.id)),
     "replay": lambda door, screen, o: look.replay(door, door.session(o.id), to=o.to, last=o.last),
     "sql": _sql,
+    "models": _models,
+    "tools": _tools,
     "doctor": lambda door, screen, o: check.doctor(door),
     "config": lambda door, screen, o: check.show_config(door, o.file),
     "help": _help,

@@ -15,7 +15,9 @@ EVERY_S: Final = 0.2
 
 
 class Screen(Protocol):
-    """Where progress is shown: `update` while it runs, `final` once."""
+    """Where progress is shown: `update` while it runs, `final` once.  `breathe` gives the place a moment for itself."""
+
+    def breathe(self) -> None: ...
 
     def update(self, shown: Shown) -> None: ...
 
@@ -49,6 +51,7 @@ class _Watch:
     def look(self) -> None:
         """Wait a moment, pass on what was pressed, show what has changed."""
         self._handle.wait(0.05)
+        self._screen.breathe()
         if self._passed_on < self.presses and self._handle.interrupt(self._door.actor):
             self._passed_on += 1
             self._shown_at = 0.0

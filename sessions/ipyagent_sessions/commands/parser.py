@@ -10,6 +10,7 @@ from ipyagent_sessions.errors import UsageError
 
 COMMANDS: Final = {
     "run": "start a workflow, or continue the unfinished task of the same call",
+    "ask": "send a prompt to an agent, or continue the conversation",
     "resume": "continue a task that is suspended, interrupted or lost",
     "pause": "let open activities finish and stop; once more: stop them",
     "cancel": "end a task for good; declared compensations run",
@@ -27,12 +28,14 @@ COMMANDS: Final = {
     "sql": "one SELECT over the history of all sessions",
     "rename": "give a session another title",
     "doctor": "what this installation has, and what to mend",
+    "models": "which models are usable here, and why the others are not",
+    "tools": "which tools an agent has here, and why it has not the others",
     "config": "the checkpoint settings in force",
     "help": "this list, a command, or the topic: states",
 }
 
 
-RUN_OPTIONS: Final = frozenset({"bg", "out", "durability", "title", "session", "new", "once", "pickle"})
+RUN_OPTIONS: Final = frozenset({"bg", "out", "durability", "title", "session", "new", "once", "pickle", "budget"})
 """The options of `run`: a workflow's parameter of such a name is given behind `--`."""
 
 
@@ -78,10 +81,25 @@ def build(prefix: str) -> tuple[_Parser, dict[str, _Parser]]:
 def _running(commands: dict[str, _Parser]) -> None:
     run = commands["run"]
     run.add_argument("target", metavar="TARGET", help="a workflow of this notebook, or module:name")
-    for parser in (run, commands["rerun"], commands["resume"]):
+    asked = commands["ask"]
+    asked.add_argument("prompt", nargs="*", metavar="PROMPT", help="{name} inserts a variable, {{ is a brace")
+    asked.add_argument(
+        "--model", default="", help="openai:NAME, anthropic:NAME, ollama:NAME, a name of the settings, scripted:FILE"
+    )
+    asked.add_argument(
+        "--approve", choices=["ask", "auto", "never"], default="ask", help="what happens to calls that need a person"
+    )
+    asked.add_argument("--schema", default="", metavar="TYPE", help="a type of this notebook that the answer has")
+    asked.add_argument("--session", metavar="ID|NAME|new", help="the conversation to go on with")
+    asked.add_argument("--new", action="store_true", help="another turn even if one of the same call is unfinished")
+    for parser in (run, asked, commands["resume"]):
+        parser.add_argument(
+            "--budget", default="", metavar="LIMITS", help="usd=1,tokens=50k,steps=20,time=10m; for resume: that much more"
+        )
+    for parser in (run, asked, commands["rerun"], commands["resume"]):
         parser.add_argument("--bg", action="store_true", help="return a handle at once")
         parser.add_argument("--out", metavar="VAR", help="put the result into this variable")
-    for parser in (run, commands["rerun"]):
+    for parser in (run, asked, commands["rerun"]):
         parser.add_argument("--durability", choices=["sync", "async", "exit"], default="sync")
         parser.add_argument("--title", default="")
     run.add_argument("--session", metavar="ID|NAME|new", help="start in this session, by id or title")
@@ -113,6 +131,8 @@ def _asking(commands: dict[str, _Parser]) -> None:
         commands[name].add_argument("--approval", metavar="ID", help="which request, when several wait")
         commands[name].add_argument("--reason", default="")
     commands["approve"].add_argument("--choice", help="for a request that has choices")
+    commands["approve"].add_argument("--arguments", metavar="JSON", help="call the tool with these arguments instead")
+    commands["approve"].add_argument("--always", action="store_true", help="do not ask for this tool again in this session")
     commands["checkpoint"].add_argument("label", metavar="LABEL")
     commands["checkpoint"].add_argument("id", nargs="?", metavar="ID")
     commands["rename"].add_argument("id", metavar="ID")
@@ -166,6 +186,8 @@ def parse(prefix: str, words: list[str]) -> argparse.Namespace:
     parsed, rest = root.parse_known_args(ours)
     if parsed.command == "run":
         parsed.arguments = [*rest, *theirs]
+    elif parsed.command == "ask" and not rest:
+        parsed.prompt = [*parsed.prompt, *theirs]
     elif rest or theirs:
         raise UsageError(
             f"{prefix} {parsed.command}: {[*rest, *theirs][0]!r} is not known",

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from ipyagent_sessions.agent import budget
 from ipyagent_sessions.commands import look, targets
 from ipyagent_sessions.commands.check import policy_of
 from ipyagent_sessions.commands.door import Door
@@ -15,6 +16,7 @@ from ipyagent_sessions.errors import NotFound, TaskNotCompleted, UsageError
 from ipyagent_sessions.events import payload_of
 from ipyagent_sessions.lifecycle import ENDED, TaskState
 from ipyagent_sessions.run.beginning import Resume
+from ipyagent_sessions.run.definitions import Workflow
 from ipyagent_sessions.run.launch import launch, rerun, resume_task
 from ipyagent_sessions.run.task import RunOptions
 from ipyagent_sessions.run.worker import TaskHandle
@@ -26,11 +28,12 @@ DIFFERS = "a rerun calls everything again for real: it costs again, and results 
 
 
 class Ended(Struct):
-    """A foreground task that completed: its value, and where it can be looked up."""
+    """A foreground task that completed: its value, where it can be looked up, and whether it was a workflow or an agent."""
 
     session_id: str
     task_id: str
     value: Any
+    kind: str = "workflow"
 
 
 def run(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandle | Ended:
@@ -40,13 +43,13 @@ def run(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandle |
     """
     workflow = targets.find(door, options.target)
     args, kwargs = targets.arguments(workflow, options.arguments, door.namespace)
-    session = _session_of(door, options.session)
+    session = session_of(door, options.session)
     started = launch(
         door.store,
         workflow,
         args,
         kwargs,
-        options=_run_options(door, options),
+        options=_run_options(door, options, workflow),
         origin=door.origin,
         session=session,
         new=options.new or options.session == "new",
@@ -58,7 +61,7 @@ def run(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandle |
         task_id = started.session.summary().task_id or ""
         screen.final(Shown(started.note))
         return Ended(started.session.id, task_id, started.value)
-    return _go(door, screen, started.handle, background=options.bg)
+    return go(door, screen, started.handle, background=options.bg)
 
 
 def resume(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandle | Ended:
@@ -70,10 +73,10 @@ def resume(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandl
         workflow,
         options=RunOptions(actor=door.actor, headless=door.headless, policy=policy_of(door, None)),
         origin=door.origin,
-        resume=Resume(tuple(options.redo), options.say),
+        resume=Resume(tuple(options.redo), options.say, budget.parse(options.budget)),
         take_over=options.take_over,
     )
-    return _go(door, screen, handle, background=options.bg)
+    return go(door, screen, handle, background=options.bg)
 
 
 def run_again(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandle | Ended:
@@ -92,8 +95,8 @@ def run_again(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHa
     last: TaskHandle | Ended | None = None
     for i in range(options.n):
         screen.update(Shown(f"rerun {i + 1} of {options.n} of {session.id}; results may differ"))
-        handle = rerun(session, door.store, workflow, options=_run_options(door, options), origin=door.origin)
-        last = _go(door, screen, handle, background=options.bg)
+        handle = rerun(session, door.store, workflow, options=_run_options(door, options, workflow), origin=door.origin)
+        last = go(door, screen, handle, background=options.bg)
     assert last is not None
     return last
 
@@ -154,7 +157,7 @@ def effects_after(session: Session, seq: int) -> list[str]:
     return out
 
 
-def _session_of(door: Door, wanted: str | None) -> Session | None:
+def session_of(door: Door, wanted: str | None) -> Session | None:
     if wanted is None or wanted == "new":
         return None
     try:
@@ -166,7 +169,12 @@ def _session_of(door: Door, wanted: str | None) -> Session | None:
         return door.store.create(title=wanted, notebook=door.origin.notebook)
 
 
-def _run_options(door: Door, options: argparse.Namespace) -> RunOptions:
+def _run_options(door: Door, options: argparse.Namespace, workflow: Workflow) -> RunOptions:
+    limits = budget.parse(getattr(options, "budget", ""))
+    if limits and workflow.kind != "agent":
+        raise UsageError(
+            f"--budget: {workflow.name} is no agent", hint="a workflow's time is bounded by @workflow(timeout=...)"
+        )
     return RunOptions(
         durability=options.durability,
         actor=door.actor,
@@ -174,15 +182,17 @@ def _run_options(door: Door, options: argparse.Namespace) -> RunOptions:
         policy=policy_of(door, None),
         title=options.title,
         pickle=getattr(options, "pickle", False),
+        model=workflow.model,
+        budget=limits,
     )
 
 
-def _go(door: Door, screen: Screen, handle: TaskHandle, *, background: bool) -> TaskHandle | Ended:
+def go(door: Door, screen: Screen, handle: TaskHandle, *, background: bool) -> TaskHandle | Ended:
     if background:
         return handle
     follow(door, handle, screen)
     try:
-        return Ended(handle.session.id, handle.task_id, handle.result())
+        return Ended(handle.session.id, handle.task_id, handle.result(), handle.kind)
     except TaskNotCompleted as error:
         error.hint = _hint(door, handle.session, error.state)
         raise

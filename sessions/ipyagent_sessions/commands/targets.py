@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from ipyagent_sessions.agent.own import AgentWorkflow, is_agent
 from ipyagent_sessions.commands.door import VARIABLE, Door
 from ipyagent_sessions.commands.parser import RUN_OPTIONS
 from ipyagent_sessions.errors import UsageError
@@ -38,6 +39,8 @@ def find(door: Door, name: str) -> Workflow:
                 else "run the cell that defines it, decorated with @workflow",
             )
         found = door.namespace[name]
+    if is_agent(found):
+        return AgentWorkflow(found, name)
     if not isinstance(found, Workflow):
         raise UsageError(
             f"{name} is a {type(found).__name__}, not a workflow", hint="decorate the async function with @workflow"

@@ -229,8 +229,10 @@ VIEWS: Final = (
         "usage",
         "One row for each event that reports tokens or cost.",
         f"""
-        SELECT session_id, seq, timestamp, task_id, activity_id, event_type, payload->>'$.name' AS name,
-            coalesce(payload->>'$.kind', 'step') AS kind, payload->>'$.model' AS model, {_MEASURES}
+        SELECT session_id, seq, timestamp, task_id, activity_id, event_type,
+            coalesce(payload->>'$.name', if(event_type = 'MessageAdded', 'model', NULL)) AS name,
+            coalesce(payload->>'$.kind', if(event_type = 'MessageAdded', 'model', 'step')) AS kind,
+            payload->>'$.model' AS model, {_MEASURES}
         FROM base.events WHERE input_tokens IS NOT NULL OR output_tokens IS NOT NULL OR cost_usd IS NOT NULL""",
         {"name": "of the activity that reports"},
     ),

@@ -114,7 +114,9 @@ class Activity:
 class Inner(Activity):
     """An activity whose function is a closure of the engine's own: it has no text that a user could change."""
 
-    source = ""
+    def __init__(self, function: Callable[..., Awaitable[Any]], *, name: str) -> None:
+        super().__init__(function, name=name)
+        self.source = ""
 
 
 class Workflow:

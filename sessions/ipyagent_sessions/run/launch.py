@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -61,14 +62,16 @@ def launch(
     options: RunOptions | None = None,
     origin: Origin | None = None,
     session: Session | None = None,
+    into: Callable[[], Session | None] | None = None,
     new: bool = False,
     once: bool = False,
     resume: Resume | None = None,
 ) -> Launched:
     """Start `workflow`, or continue its unfinished task.
 
-    Raises UsageError or NotSerialisable before anything is written when it cannot run, LeaseHeld when the unfinished task runs
-    elsewhere.
+    A new task begins in `session`, or in the one that `into` gives once it is known that nothing is continued, else in a new
+    one.  Raises UsageError or NotSerialisable before anything is written when it cannot run, LeaseHeld when the unfinished
+    task runs elsewhere.
     """
     options, origin, named = options or RunOptions(), origin or Origin(), kwargs or {}
     if not isinstance(workflow, Workflow):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers without a type checker
@@ -94,6 +97,8 @@ def launch(
             return Launched(
                 known, handle, None, f"continues task {found.summary.task_id} ({found.state}, {done}); --new starts another"
             )
+    if session is None and into is not None:
+        session = into()
     if session is None:
         session = store.create(title=options.title or workflow.name, notebook=origin.notebook)
     appender = session.append(origin.holder or this_process(by=options.actor))

@@ -36,7 +36,9 @@ class Ask(Struct):
 class Card(Struct):
     """What is shown of a task.  Times in seconds, sizes in bytes, None where it is not known.
 
-    `actions` maps pause, resume, cancel, log to the reason why it is not allowed now, empty when it is.
+    `kind` is workflow or agent; of an agent `requests` counts its model requests, `unpriced` those whose price nobody knows,
+    and `partial` is what has come of the answer.  `actions` maps pause, resume, cancel, log to the reason why it is not
+    allowed now, empty when it is.
     """
 
     session_id: str
@@ -78,6 +80,11 @@ class Card(Struct):
     attempt: int = 0
     recoveries: int = 0
     recovery: str = ""
+    kind: str = "workflow"
+    model: str = ""
+    requests: int = 0
+    partial: str = ""
+    unpriced: int = 0
 
 
 def card(session_id: str, state: State, live: Live | None, effective: str, now: float) -> Card:
@@ -129,6 +136,11 @@ def card(session_id: str, state: State, live: Live | None, effective: str, now: 
         system.attempt,
         system.recoveries,
         system.recovery,
+        system.kind,
+        system.model,
+        system.spent.requests,
+        live.partial if live and running else "",
+        state.unpriced,
     )
 
 
@@ -179,6 +191,8 @@ def _estimate(state: State, running: bool, now: float) -> tuple[float | None, st
     run = state.execution_state
     if not running:
         return None, ""
+    if run.total is None and state.system_state.kind == "agent":
+        return None, "an agent decides as it goes"
     if run.total is None:
         return None, "nobody has said how many activities there are"
     if run.done < LEAST_FOR_ESTIMATE:
@@ -258,8 +272,24 @@ def resources(shown: Card) -> list[str]:
     if shown.disk_used_percent is not None and shown.state == "running":
         parts.append(f"disk {shown.disk_used_percent:.0f} %")
     if shown.tokens or shown.cost_usd:
-        parts.append(f"{formats.quantity(shown.tokens)} tokens, {formats.money(shown.cost_usd)}")
+        parts.append(f"{formats.quantity(shown.tokens)} tokens, {cost(shown)}")
     return parts
+
+
+def cost(shown: Card) -> str:
+    """What model requests have cost; said to be incomplete when the price of one is not known."""
+    if not shown.unpriced:
+        return formats.money(shown.cost_usd)
+    return f"{formats.money(shown.cost_usd)} and more" if shown.cost_usd else "cost unknown"
+
+
+def steps(shown: Card) -> str:
+    """How many activities are done, of an agent by what they were."""
+    if shown.kind != "agent" or shown.total is not None:
+        return f"{shown.done} activities done" if shown.done != 1 else "1 activity done"
+    calls = max(0, shown.done - shown.requests)
+    requests = f"{shown.requests} model request{'s' if shown.requests != 1 else ''}"
+    return f"{requests}, {calls} tool call{'s' if calls != 1 else ''}"
 
 
 def as_json(shown: Card) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ipyagent_sessions.textsafe import plain, plain_lines
 from ipyagent_sessions.views import formats
-from ipyagent_sessions.views.card import Ask, Card, answers_to, resources
+from ipyagent_sessions.views.card import Ask, Card, answers_to, resources, steps
 
 _COLOUR: Final = {
     "running": "--jp-brand-color1, #1a73e8",
@@ -44,8 +44,10 @@ def card(shown: Card, *, prefix: str = "%agent") -> str:
         f'<div style="height:4px;margin:2px 12px;border-radius:2px;background:{_LINE}"><div style="width:{done}%;height:4px;'
         f'border-radius:2px;background:var({colour})"></div></div>'
     )
-    what = "activity" if shown.done == 1 and not of else "activities"
-    facts = [f"<b>{_text(shown.state, 30)}</b> {formats.duration(shown.elapsed_s)}", f"<b>{shown.done}{of}</b> {what}"]
+    far = f"<b>{shown.done}{of}</b> activities" if of else _text(steps(shown), 80)
+    facts = [f"<b>{_text(shown.state, 30)}</b> {formats.duration(shown.elapsed_s)}", far]
+    if shown.model:
+        facts.append(_text(shown.model, 60))
     if shown.failed:
         facts.append(f"{shown.failed} failed")
     if shown.recovery:
@@ -55,14 +57,16 @@ def card(shown: Card, *, prefix: str = "%agent") -> str:
         facts.append(f"stage <b>{_text(shown.stage, 60)}</b> {_text(shown.stage_name, 60)}")
     if shown.now:
         facts.append(f"now <b>{_text(', '.join(shown.now[:3]), 120)}</b>")
-    if shown.state == "running":
+    if shown.state == "running" and shown.kind != "agent":
         rest = "unknown" if shown.remaining_s is None else f"about {formats.duration(shown.remaining_s)}"
         facts.append(f'<b>{rest}</b> left <span style="{_MUTED}">({_text(shown.remaining_basis, 80)})</span>')
-    elif shown.headline != shown.state and not shown.asks:  # a request says it below
+    elif shown.state != "running" and shown.headline != shown.state and not shown.asks:  # a request says it below
         facts.append(_text(shown.headline, 300))
         if not shown.actions["resume"]:
             facts.append(f"continue with <code>{escape(prefix)} resume {_text(shown.session_id, 60)}</code>")
     rows = [head, bar, f'<div style="display:flex;flex-wrap:wrap;gap:4px 14px;padding:6px 12px">{_spans(facts)}</div>']
+    if shown.partial:
+        rows.append(f'<div style="padding:2px 12px 6px;{_MUTED};white-space:pre-wrap">{_lines(shown.partial)}</div>')
     rows += [_ask(shown, ask, prefix) for ask in shown.asks]
     rows.append(
         f'<div style="display:flex;flex-wrap:wrap;gap:4px 14px;padding:6px 12px;border-top:1px solid {_LINE};font-size:12px;'
@@ -119,6 +123,11 @@ def tree(value: Any) -> str:
 
 def _text(value: Any, width: int) -> str:
     return escape(plain("" if value is None else str(value), width))
+
+
+def _lines(text: str) -> str:
+    """The end of a text that is still coming, with its line breaks."""
+    return escape(plain_lines(text[-1500:]))
 
 
 def _spans(parts: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ipyagent_sessions.textsafe import display_width, plain
 from ipyagent_sessions.views import formats
-from ipyagent_sessions.views.card import Card, answers_to, resources
+from ipyagent_sessions.views.card import Card, answers_to, resources, steps
 
 _BAR: Final = 28
 
@@ -15,7 +15,7 @@ _BAR: Final = 28
 def card(shown: Card, *, prefix: str = "%agent") -> str:
     """A task in a few lines; `prefix` is how commands are written at this door."""
     lines = [f"{plain(shown.title, 60)}  {plain(shown.task_id, 60)}  {shown.state}  {formats.duration(shown.elapsed_s)}"]
-    lines.append(f"  {bar(shown.done, shown.total)}")
+    lines.append(f"  {bar(shown.done, shown.total) if shown.total else steps(shown)}{of_model(shown)}")
     if shown.recovery:
         again = f" ({formats.times(shown.recoveries)})" if shown.recoveries > 1 else ""
         lines.append(f"  {plain(shown.recovery, 200)}{again}")
@@ -24,10 +24,12 @@ def card(shown: Card, *, prefix: str = "%agent") -> str:
     if shown.now:
         more = f" and {len(shown.now) - 3} more" if len(shown.now) > 3 else ""
         lines.append(f"  now {', '.join(plain(n, 60) for n in shown.now[:3])}{more}")
-    if shown.state == "running":
+    if shown.partial:
+        lines.append(f"  says {plain(shown.partial[-200:].strip(), 200)}")
+    if shown.state == "running" and shown.kind != "agent":
         rest = "unknown" if shown.remaining_s is None else f"about {formats.duration(shown.remaining_s)}"
         lines.append(f"  remaining {rest} ({shown.remaining_basis})")
-    elif shown.headline != shown.state and not shown.asks:  # a request says it below
+    elif shown.state != "running" and shown.headline != shown.state and not shown.asks:  # a request says it below
         lines.append(f"  {plain(shown.headline, 200)}")
         if not shown.actions["resume"]:
             lines.append(f"  continue with: {prefix} resume {shown.session_id}")
@@ -47,10 +49,13 @@ def card(shown: Card, *, prefix: str = "%agent") -> str:
     return "\n".join(lines)
 
 
-def bar(done: int, total: int | None) -> str:
-    """A progress bar with n of m; without m only the count."""
-    if not total:
-        return f"{done} activities done" if done != 1 else "1 activity done"
+def of_model(shown: Card) -> str:
+    """Which model an agent asks; a model that is played from a file or a recording says so by its name."""
+    return f"  {plain(shown.model, 60)}" if shown.model else ""
+
+
+def bar(done: int, total: int) -> str:
+    """A progress bar with n of m."""
     filled = min(_BAR, _BAR * done // total)
     return f"[{'#' * filled}{'.' * (_BAR - filled)}] {done} of {total}, {formats.percent(min(done, total), total)}"
 

@@ -1,0 +1,219 @@
+"""A tool call as an activity: permitted, executed once, its outcome recorded in the form that the model gets."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, cast
+
+import msgspec
+from pydantic import ValidationError
+from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, ToolApproved, ToolDefinition, ToolDenied
+from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, ToolFailed, ToolFailedError, ToolRetryError
+from pydantic_ai.messages import ToolCallPart
+
+from ipyagent_sessions.agent import outcome
+from ipyagent_sessions.agent.conversation import Conversation
+from ipyagent_sessions.agent.permission import PERMISSIONS, Permission, Rules
+from ipyagent_sessions.agent.tools.workbench import calling
+from ipyagent_sessions.run.context import Context
+from ipyagent_sessions.run.definitions import EFFECTS, Done, Effect
+from ipyagent_sessions.run.task import TaskStop
+from ipyagent_sessions.run.waiting import Answer
+
+Verify = Callable[..., Any]
+_TOLD: Final = (ToolRetryError, ToolFailedError, ModelRetry, ToolFailed)
+_APPROVAL: Final = "approval required"
+
+
+class Calls:
+    """The tool calls of a turn."""
+
+    def __init__(
+        self, ctx: Context, talk: Conversation, rules: Rules, verifiers: Mapping[str, Verify], scrub: Callable[[str], str]
+    ) -> None:
+        self._ctx = ctx
+        self._run = ctx.task
+        self._talk = talk
+        self._rules = rules
+        self._verifiers = verifiers
+        self._scrub = scrub
+        self._busy: set[asyncio.Future[None]] = set()
+
+    async def call(
+        self,
+        ctx: RunContext[Any],
+        call: ToolCallPart,
+        definition: ToolDefinition,
+        args: dict[str, Any],
+        handler: Callable[[dict[str, Any]], Awaitable[Any]],
+    ) -> Any:
+        """What the tool returned, now or before.  Raises ModelRetry or ToolFailed for what the model is to be told."""
+        effect = _effect_of(definition)
+        key = self._key(call)
+        try:
+            with self._beside_others():
+                raw = call.args_as_dict()
+                if not ctx.tool_call_approved:
+                    edited = await self._permitted(call.tool_name, raw, key, effect, _declared(definition))
+                    if edited is not None:
+                        raw, args = edited, _validated(ctx, call.tool_name, edited)
+                        ctx.enqueue(f"[A person changed the arguments of this call of {call.tool_name} to {_json(edited)}.]")
+                else:
+                    key = f"{key} approved"
+                return await self._executed(call.tool_name, raw, key, effect, definition, functools.partial(handler, args))
+        except TaskStop:
+            await self._others_finish()
+            raise
+
+    async def deferred(self, requests: DeferredToolRequests) -> DeferredToolResults:
+        """What people say of the calls that their tools want approved."""
+        results = DeferredToolResults()
+        asked = [self._approved(c, _effect_of(None)) for c in requests.approvals]
+        for call, answer in zip(requests.approvals, await asyncio.gather(*asked), strict=True):
+            results.approvals[call.tool_call_id] = (
+                ToolApproved(override_args=answer.arguments) if answer else ToolDenied(_denied(answer))
+            )
+        return results
+
+    async def _approved(self, call: ToolCallPart, effect: Effect | None) -> Answer:
+        try:
+            return await self._ask(call.tool_name, call.args_as_dict(), self._key(call), effect)
+        except TaskStop:
+            await self._others_finish()
+            raise
+
+    async def _permitted(
+        self, tool: str, arguments: dict[str, Any], key: str, effect: Effect | None, declared: Permission | None
+    ) -> dict[str, Any] | None:
+        """The arguments as a person changed them, None when they stay.  Raises ToolFailed when the call is not permitted."""
+        chosen = self._rules.decide(tool, effect, declared, self._run.state.allowed_tools)
+        if chosen == "never":
+            raise ToolFailed(f"{tool} may not be called here: it is not permitted")
+        if chosen == "auto" and not self._asked_before(tool, key):
+            return None
+        answer = await self._ask(tool, arguments, key, effect)
+        if not answer:
+            raise ToolFailed(_denied(answer))
+        return answer.arguments
+
+    def _asked_before(self, tool: str, key: str) -> bool:
+        """Whether this very call was put to a person: then that answer counts, whatever is allowed by now."""
+        return f"main/approve:{tool} {key}" in self._run.approvals
+
+    def _ask(self, tool: str, arguments: dict[str, Any], key: str, effect: Effect | None) -> Awaitable[Answer]:
+        expires = self._rules.expires_s
+        return self._ctx.approve_tool(tool, arguments, key=key, effect=effect or "irreversible", expires_s=expires)
+
+    async def _executed(
+        self,
+        tool: str,
+        arguments: dict[str, Any],
+        key: str,
+        effect: Effect | None,
+        definition: ToolDefinition,
+        execute: Callable[[], Awaitable[Any]],
+    ) -> Any:
+        live: list[Any] = []
+        error: Exception | None = None
+
+        async def work() -> outcome.Outcome:
+            nonlocal error
+            try:
+                with calling(call.id):
+                    value = await execute()
+                kept = outcome.returned(value)
+                clean = self._without_secrets(kept)
+                live.append(value if clean is kept else outcome.given(clean))
+                return clean
+            except ApprovalRequired:
+                return {_APPROVAL: True}
+            except _TOLD as told:
+                error = told
+                return outcome.raised(told)
+
+        verify = self._verifiers.get(tool)
+
+        async def verified() -> Any:
+            """What the tool's own function says of a call that left no result, in the form of an outcome."""
+            assert verify is not None
+            with calling(call.id):
+                said = verify(**arguments)
+                if inspect.isawaitable(said):
+                    said = await said
+            return Done(outcome.returned(said.result)) if isinstance(said, Done) else said
+
+        call = self._ctx.perform(
+            tool,
+            work,
+            kind="tool",
+            key=key,
+            arguments=arguments,
+            effect=effect or "irreversible",
+            timeout_s=(definition.metadata or {}).get("timeout_s"),
+            verify=None if verify is None else verified,
+        )
+        recorded = await call
+        if error is not None:
+            raise error
+        if _APPROVAL in recorded:
+            raise ApprovalRequired
+        return live[0] if live else outcome.given(recorded)
+
+    def _without_secrets(self, kept: outcome.Outcome) -> outcome.Outcome:
+        """`kept` without secret values, which the model must not see either; the same object when there are none."""
+        text = msgspec.json.encode(kept).decode()
+        clean = self._scrub(text)
+        return kept if clean == text else cast("outcome.Outcome", msgspec.json.decode(clean))
+
+    def _key(self, call: ToolCallPart) -> str:
+        """Which call of which response this is, as 3.1: providers give the same call id again in another response."""
+        number, ids = self._talk.newest_calls()
+        return f"{number}.{ids.index(call.tool_call_id) + 1}" if call.tool_call_id in ids else call.tool_call_id
+
+    @contextmanager
+    def _beside_others(self) -> Generator[None, None, None]:
+        here: asyncio.Future[None] = self._run.loop.create_future()
+        self._busy.add(here)
+        try:
+            yield
+        finally:
+            self._busy.discard(here)
+            here.set_result(None)
+
+    async def _others_finish(self) -> None:
+        """Wait for the calls beside a stopped one: the loop would cancel them, and what they did would be unknown (R239)."""
+        if self._busy and self._run.stopping is not None and self._run.stopping.why in ("pause", "suspend"):
+            await asyncio.wait(self._busy)
+
+
+def _json(arguments: dict[str, Any]) -> str:
+    return msgspec.json.encode(arguments).decode()
+
+
+def _denied(answer: Answer) -> str:
+    return f"a person denied this call{': ' + answer.reason if answer.reason else ''}"
+
+
+def _effect_of(definition: ToolDefinition | None) -> Effect | None:
+    """The effect that a tool declares in its metadata, None when it does not."""
+    found = ((definition.metadata if definition else None) or {}).get("effect")
+    return found if found in EFFECTS else None
+
+
+def _declared(definition: ToolDefinition) -> Permission | None:
+    found = (definition.metadata or {}).get("approval")
+    return found if found in PERMISSIONS else None
+
+
+def _validated(ctx: RunContext[Any], tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Arguments that a person changed, checked as the model's are.  Raises ToolFailed when they do not fit."""
+    assert ctx.tool_manager is not None
+    assert ctx.tool_manager.tools is not None
+    try:
+        return cast("dict[str, Any]", ctx.tool_manager.tools[tool].args_validator.validate_python(arguments))
+    except ValidationError as error:
+        raise ToolFailed(f"the arguments that a person gave to {tool} do not fit: {error}") from error

@@ -1,0 +1,150 @@
+"""What the tools of a turn read, write and start, as events: for the notice after a stop, the provenance of files, and
+leftovers.
+
+    FileRead          the model has seen a file          path, checksum
+    FileWritten       a file is about to be changed      path, checksum, before (blob of what it held), tool
+    PictureMade       a tool made a picture              blob, media_type
+    ProcessStarted, ProcessEnded                         pid, started, command, mark
+
+All but FileWritten are ignorable: no state is folded from them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from ipyagent_sessions import payloads as p
+from ipyagent_sessions.agent.settings import Settings
+from ipyagent_sessions.agent.surroundings import Surroundings
+from ipyagent_sessions.agent.tools.workbench import FileChange, FileRead, Picture, Started, Workbench
+from ipyagent_sessions.log.blobs import Blobs
+from ipyagent_sessions.run.execute import current, progress
+from ipyagent_sessions.run.task import TaskRun
+
+_SHA: Final = "sha256:"
+
+
+class Records:
+    """The workbench of one execution of a turn, wired to its log.
+
+    From here on nothing that the settings call secret is stored: payloads and blobs of this execution are scrubbed.
+    """
+
+    def __init__(self, run: TaskRun, place: Surroundings, settings: Settings) -> None:
+        self._run = run
+        self._show = place.show
+        self._cwd = Path.cwd()
+        secrets = settings.known_secrets()
+        run.appender.scrub = lambda body: secrets.scrub(body.decode("utf-8", "surrogatepass")).encode("utf-8", "surrogatepass")
+        self.scrub = secrets.scrub
+        self.bench = Workbench(
+            (place.folder / settings.tools.workspace).resolve(),
+            namespace=place.namespace,
+            in_main=place.in_main,
+            run_cell=place.run_cell,
+            report=self._report,
+            output=lambda text: progress(0, None, text),
+            started=lambda process: self._process("ProcessStarted", process),
+            ended=lambda process: self._process("ProcessEnded", process),
+            recall=self._recall,
+            protected=(run.session.place.root,),
+            mark=run.session.id,
+        )
+        self.bench.seen.update(self._read_before())
+
+    def changed(self) -> list[str]:
+        """The files that are no longer what the model has seen, one line each."""
+        return [f"{found.path} is {found.how} since you read it" for found in self.bench.changed_since_seen()]
+
+    def leftovers(self) -> list[Started]:
+        """The processes that earlier executions started and that nobody saw end."""
+        open_ones: dict[tuple[int, float], Started] = {}
+        for event in self._run.session.events():
+            if event.event_type in ("ProcessStarted", "ProcessEnded"):
+                process = msgspec.json.decode(event.payload, type=Started)
+                if event.event_type == "ProcessStarted":
+                    open_ones[process.pid, process.started] = process
+                else:
+                    open_ones.pop((process.pid, process.started), None)
+        return list(open_ones.values())
+
+    def _report(self, what: FileChange | FileRead | Picture) -> None:
+        """Log what a tool tells, durably for a change: it happens only after this returned.  Raises PersistenceError."""
+        if isinstance(what, FileRead):
+            self._emit("FileRead", {"path": what.path, "checksum": _SHA + what.sha256})
+        elif isinstance(what, Picture):
+            blob = Blobs.name(what.png)
+            self._emit("PictureMade", {"blob": blob, "media_type": "image/png"}, blobs={blob: what.png})
+            if self._show is not None:
+                self._show(what.png)
+        else:
+            self._written(what)
+
+    def _written(self, change: FileChange) -> None:
+        before = None if change.before is None else Blobs.name(change.before)
+        body = p.FileWritten(
+            os.path.relpath(self.bench.folder / change.path, self._cwd),
+            _SHA + change.after_sha256,
+            change.size,
+            before=before,
+            before_checksum=None if change.before_sha256 is None else _SHA + change.before_sha256,
+            tool=change.tool,
+            call=change.call,
+        )
+        kept = {} if change.before is None or before is None else {before: change.before}
+        self._emit("FileWritten", body, ignorable=False, blobs=kept)
+        self._run.appender.barrier()
+
+    def _process(self, event_type: str, process: Started) -> None:
+        self._emit(event_type, msgspec.to_builtins(process))
+        if event_type == "ProcessStarted":
+            self._run.appender.barrier()
+
+    def _emit(self, event_type: str, body: Any, *, ignorable: bool = True, blobs: dict[str, bytes] | None = None) -> None:
+        """Log an event of the call that runs here; from any thread.  It is no result of that call, so it has its start as its
+        parent and not its id."""
+        appender, here = self._run.appender, current.get()
+        with appender.frozen() as state:
+            active = state.execution_state.active_activities.get(here.plan.id) if here is not None else None
+        appender.emit(
+            event_type,
+            body,
+            task_id=self._run.task_id,
+            parent=active.seq if active is not None else None,
+            ignorable=ignorable,
+            blobs=blobs or None,
+        )
+
+    def _recall(self, call: str) -> FileChange | None:
+        """The change that a call had reported before this execution."""
+        found = None
+        for body in self._bodies("FileWritten"):
+            if body.get("call") == call:
+                found = body
+        if found is None:
+            return None
+        name = found.get("before")
+        before = self._run.session.blobs.read(name) if name else None
+        path = Path(os.path.relpath(self._cwd / found["path"], self.bench.folder)).as_posix()
+        return FileChange(
+            path,
+            found.get("tool", ""),
+            call,
+            before,
+            (found.get("before_checksum") or "").removeprefix(_SHA) or None,
+            found["checksum"].removeprefix(_SHA),
+            found.get("size") or 0,
+        )
+
+    def _read_before(self) -> dict[str, str]:
+        """sha256 by path of what the model has seen in this conversation."""
+        return {body["path"]: body["checksum"].removeprefix(_SHA) for body in self._bodies("FileRead")}
+
+    def _bodies(self, event_type: str) -> Iterator[dict[str, Any]]:
+        for event in self._run.session.events():
+            if event.event_type == event_type:
+                yield msgspec.json.decode(event.payload)

@@ -1,0 +1,178 @@
+"""A model request as an activity: recorded, retried, bounded by the budget, streamed into `live.json` while it comes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from pydantic_ai import RunContext
+from pydantic_ai.messages import ModelMessage, ModelResponse, PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta
+from pydantic_ai.models import CompletedStreamedResponse, Model, ModelRequestParameters, StreamedResponse
+from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_ai.settings import ModelSettings
+
+from ipyagent_sessions import payloads as p
+from ipyagent_sessions.agent import budget
+from ipyagent_sessions.agent.conversation import Conversation
+from ipyagent_sessions.agent.models.faults import Fault, classify
+from ipyagent_sessions.agent.models.prices import cost_usd
+from ipyagent_sessions.errors import ActivityError, IpyagentError
+from ipyagent_sessions.run.context import Context
+from ipyagent_sessions.run.definitions import Retry
+from ipyagent_sessions.run.task import TaskRun
+
+_LONGEST_PARTIAL: Final = 20_000
+_WAITS: Final = {"rate_limited": "resources", "server": "network", "network": "network", "auth": "resources"}
+"""What a task waits for when a model cannot be had: the reason of its suspension, by the kind of fault."""
+
+
+class ModelFault(Exception):
+    """A model request failed.  `retry_after_s` is how long the server asks to wait, None when it does not say."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
+        self.retry_after_s = fault.retry_after_s
+
+
+class PassingFault(ModelFault):
+    """One that may be over when it is tried again."""
+
+
+class ModelFailed(IpyagentError):
+    """A model request failed for good, and neither time nor a person can mend it."""
+
+
+_RETRY: Final = Retry(attempts=5, initial_s=1.0, max_s=60.0, on=(PassingFault,))
+
+
+class DurableModel(WrapperModel):
+    """The model of a turn, each of whose requests goes through `Requests`."""
+
+    def __init__(self, wrapped: Model, requests: Requests) -> None:
+        super().__init__(wrapped)
+        self._requests = requests
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        return await self._requests.answer(self.wrapped, messages, model_settings, model_request_parameters)
+
+    @asynccontextmanager
+    async def request_stream(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+        run_context: RunContext[Any] | None = None,
+    ) -> AsyncGenerator[StreamedResponse]:
+        """For an agent that follows its own events: they come when the response is durable."""
+        response = await self.request(messages, model_settings, model_request_parameters)
+        yield CompletedStreamedResponse(response, model_request_parameters=model_request_parameters, replay_events=True)
+
+
+class Requests:
+    """The model requests of a turn."""
+
+    def __init__(
+        self, ctx: Context, talk: Conversation, session_budget: Mapping[str, float], scrub: Callable[[str], str]
+    ) -> None:
+        self._ctx = ctx
+        self._run = ctx.task
+        self._talk = talk
+        self._session_budget = session_budget
+        self._scrub = scrub
+
+    async def answer(
+        self, model: Model, messages: list[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters
+    ) -> ModelResponse:
+        """The next response: recorded, or asked for now.  Raises TaskStop when a limit is reached or the model cannot be
+        had."""
+        talk = self._talk
+        number = talk.number()
+        answer = talk.recall()
+        if answer is None:
+            self._within_budget()
+
+        async def work() -> dict[str, Any]:
+            nonlocal answer
+            if answer is None:  # else it had come, and a crash came before the log said that the request had ended
+                answer = await self._asked(model, messages, settings, parameters, call.id)
+            return {"offered": [t.name for t in (*parameters.function_tools, *parameters.output_tools)]}
+
+        call = self._ctx.perform(
+            "model", work, kind="model", key=self._key(number), arguments={}, effect="idempotent", retry=_RETRY
+        )
+        try:
+            await call
+        except ActivityError as error:
+            self._cannot_be_had(error.__cause__)
+            raise ModelFailed(f"the model {model.model_name} gave no answer: {error.error}") from error
+        assert answer is not None
+        talk.keep(answer)
+        return answer
+
+    async def _asked(
+        self, model: Model, messages: list[ModelMessage], settings: Any, parameters: Any, activity_id: str
+    ) -> ModelResponse:
+        try:
+            answer = await _streamed(model, messages, settings, parameters, self._run)
+        except asyncio.CancelledError:
+            if self._run.partial:
+                self._talk.cut_short(self._run.partial, activity_id, model.model_name)
+            raise
+        except Exception as error:  # whatever a client raises, it is told by its class of fault
+            fault = classify(error, scrub=self._scrub)
+            raise (PassingFault if fault.retryable else ModelFault)(fault) from error
+        finally:
+            self._run.partial = ""
+        self._talk.answered(answer, activity_id, cost_usd(answer))
+        return answer
+
+    def _key(self, number: int) -> str:
+        """The key of a request: its number, and how often it failed for good before."""
+        results = self._run.state.business_state.results
+        key, again = str(number), 1
+        while (found := results.get(f"main/model:{key}")) is not None and not found.ok:
+            again += 1
+            key = f"{number}.{again}"
+        return key
+
+    def _within_budget(self) -> None:
+        """Raise TaskStop, before anything is asked of the model, when a limit is reached."""
+        run = self._run
+        over = budget.over(run.state, self._session_budget, run.clock.now())
+        if over is not None:
+            run.emit("BudgetExceeded", p.BudgetExceeded(over.what, over.scope, over.limit, over.spent))
+            run.stop("suspend", reason="step_cap" if over.what == "steps" else "budget", detail=str(over))
+            run.check()
+
+    def _cannot_be_had(self, cause: BaseException | None) -> None:
+        """Raise TaskStop for a fault that somebody or some time can mend: the conversation is kept, a resume asks again."""
+        reason = _WAITS.get(cause.fault.kind) if isinstance(cause, ModelFault) else None
+        if reason is not None:
+            self._run.stop("suspend", reason=reason, detail=f"the model cannot be had: {cause}")
+            self._run.check()
+
+
+async def _streamed(model: Model, messages: list[ModelMessage], settings: Any, parameters: Any, run: TaskRun) -> ModelResponse:
+    """The model's response; what has come of its text stands in `run.partial` meanwhile."""
+    if getattr(model, "stream_function", True) is None:  # a FunctionModel that answers as a whole
+        return await model.request(messages, settings, parameters)
+    async with model.request_stream(messages, settings, parameters, None) as stream:
+        async for event in stream:
+            new = _text_of(event)
+            if new:
+                run.partial = (run.partial + new)[-_LONGEST_PARTIAL:]
+        return stream.get()
+
+
+def _text_of(event: Any) -> str:
+    if isinstance(event, PartDeltaEvent):
+        return event.delta.content_delta if isinstance(event.delta, TextPartDelta) else ""
+    return event.part.content if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart) else ""

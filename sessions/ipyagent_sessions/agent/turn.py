@@ -1,0 +1,121 @@
+"""One turn of an agent as a durable task: its model requests and tool calls are activities, its messages are in the log.
+
+The loop is pydantic-ai's.  It starts from the recorded messages, not from its own beginning: the newest response is given
+back to it instead of a request, and it calls the tools of that response again.  Each of these calls is an activity, so one
+that has a result is recalled, one that waits for a person waits for the same answer, and one that was cut short is settled
+by its effect (R151).  The model gets every result, and a notice of what happened (DESIGN 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, RunContext, ToolDefinition, UsageLimits
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.messages import ModelMessage, ModelRequest, ToolCallPart, ToolReturnPart
+from pydantic_ai.models import Model, ModelRequestContext
+
+from ipyagent_sessions import payloads as p
+from ipyagent_sessions.agent import notice
+from ipyagent_sessions.agent.calling import Calls, Verify
+from ipyagent_sessions.agent.conversation import Conversation, unanswered
+from ipyagent_sessions.agent.permission import Rules
+from ipyagent_sessions.agent.records import Records
+from ipyagent_sessions.agent.requesting import DurableModel, Requests
+from ipyagent_sessions.run.context import Context
+
+_NOT_RUN: Final = "not run: the turn ended before this call"
+
+
+async def take(
+    ctx: Context,
+    agent: Agent[Any, Any],
+    prompt: str,
+    rules: Rules,
+    records: Records | None = None,
+    verifiers: Mapping[str, Verify] | None = None,
+    **options: Any,
+) -> Any:
+    """The output of `agent` for `prompt`, going on where the task stopped; `options` go to `Agent.run`.
+
+    `records` is the workbench of its tools; `verifiers` say by a tool's name whether a call that left no result happened.
+
+    Raises what the loop raises, and TaskStop when the task is asked to stop, a limit is reached or the model cannot be had.
+    """
+    talk = Conversation(ctx.task)
+    begun = talk.begun
+    scrub = records.scrub if records is not None else str
+    requests = Requests(ctx, talk, rules.session_budget, scrub)
+    turn = _Turn(talk, requests, Calls(ctx, talk, rules, verifiers or {}, scrub), _told(ctx, records) if begun else "")
+    history = talk.history if begun else _closed(talk.history)
+    result = await agent.run(
+        None if begun else prompt,
+        message_history=history or None,
+        capabilities=[turn],
+        usage_limits=UsageLimits(request_limit=None),  # a budget of steps suspends; this one would end the task
+        **options,
+    )
+    talk.record(result.all_messages())
+    return result.output
+
+
+@dataclass
+class _Turn(AbstractCapability[Any]):
+    """What the loop calls at each of its steps."""
+
+    talk: Conversation
+    requests: Requests
+    calls: Calls
+    notice: str
+
+    def get_wrapper_model(self, model: Model) -> Model:
+        return DurableModel(model, self.requests)
+
+    async def before_model_request(self, ctx: RunContext[Any], request_context: ModelRequestContext) -> ModelRequestContext:
+        if not self.talk.waiting:
+            self._tell(ctx)
+        return request_context
+
+    async def prepare_model_request(self, ctx: RunContext[Any], request_context: ModelRequestContext) -> ModelRequestContext:
+        self.talk.record(ctx.messages)
+        return request_context
+
+    async def wrap_tool_execute(
+        self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: dict[str, Any], handler: Any
+    ) -> Any:
+        self._tell(ctx)
+        return await self.calls.call(ctx, call, tool_def, args, handler)
+
+    async def handle_deferred_tool_calls(
+        self, ctx: RunContext[Any], *, requests: DeferredToolRequests
+    ) -> DeferredToolResults | None:
+        return await self.calls.deferred(requests) if requests.approvals else None
+
+    def _tell(self, ctx: RunContext[Any]) -> None:
+        """Put the notice, once, beside what the model gets next."""
+        if self.notice:
+            ctx.enqueue(self.notice)
+            self.notice = ""
+
+
+def _told(ctx: Context, records: Records | None) -> str:
+    """What the model is told of the newest stop and resume."""
+    run = ctx.task
+    resumed = p.TaskResumed()
+    for event in run.session.events(after=run.state.system_state.queued_seq):
+        if event.event_type == "TaskResumed":
+            resumed = msgspec.json.decode(event.payload, type=p.TaskResumed)
+    changed = records.changed() if records is not None else []
+    return notice.of_resume(run.state, resumed, changed, ctx.instruction)
+
+
+def _closed(history: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """`history` with an answer to every call that an earlier turn, which was cut short, left open: a prompt beside open calls
+    is refused by the loop and by providers."""
+    opened = unanswered(history)
+    if not opened:
+        return list(history)
+    answers = [ToolReturnPart(c.tool_name, _NOT_RUN, tool_call_id=c.tool_call_id, outcome="failed") for c in opened]
+    return [*history, ModelRequest(parts=answers)]

@@ -1,0 +1,120 @@
+"""`%%agent`: one turn of a conversation with a model, in the session of this notebook's conversation."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ipyagent_sessions.agent import budget, surroundings
+from ipyagent_sessions.commands.check import policy_of
+from ipyagent_sessions.commands.door import Door
+from ipyagent_sessions.commands.follow import Screen
+from ipyagent_sessions.commands.start import Ended, go, session_of
+from ipyagent_sessions.errors import ControlRefused, UsageError
+from ipyagent_sessions.lifecycle import ENDED
+from ipyagent_sessions.run.launch import launch
+from ipyagent_sessions.run.task import RunOptions
+from ipyagent_sessions.run.worker import TaskHandle
+from ipyagent_sessions.session import Session
+from ipyagent_sessions.views import formats
+from ipyagent_sessions.views.shown import Shown
+
+_BRACES: Final = re.compile(r"\{\{|\}\}|\{([A-Za-z_]\w*)\}")
+_POLL_S: Final = 0.1
+_TITLE: Final = 60
+
+
+def ask(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandle | Ended:
+    """Send a prompt to an agent; the next one in this notebook continues the conversation.
+
+    In the foreground returns when the turn is completed and raises TaskNotCompleted for every other end.
+    """
+    from ipyagent_sessions.agent import assistant
+
+    prompt = filled(" ".join(options.prompt).strip(), door.namespace)
+    if not prompt:
+        raise UsageError("there is nothing to ask", hint=f'{door.prefix} ask "...", or the question below %%agent')
+    model = assistant.check(surroundings.here(), options.model, options.schema)
+    given = {"model": model, "approve": options.approve, "schema": options.schema}
+    started = launch(
+        door.store,
+        assistant.CONVERSE,
+        (prompt,),
+        {name: value for name, value in given.items() if value},
+        options=RunOptions(
+            durability=options.durability,
+            actor=door.actor,
+            headless=door.headless,
+            policy=policy_of(door, None),
+            title=options.title or _title(prompt),
+            model=model,
+            budget=assistant.limits(door.folder) | budget.parse(options.budget),
+        ),
+        origin=door.origin,
+        into=lambda: _conversation(door, screen, options.session, waits=not options.bg),
+        new=options.new or options.session == "new",
+    )
+    if started.note:
+        screen.update(Shown(started.note))
+    assert started.handle is not None
+    return go(door, screen, started.handle, background=options.bg)
+
+
+def filled(text: str, namespace: Mapping[str, Any] | None) -> str:
+    """`text` with `{name}` replaced by the variable of that name, `{{` and `}}` by one brace.  What is no identifier stays as
+    it is.  Raises UsageError for a name that is no variable."""
+
+    def replaced(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return match[0][0]
+        if namespace is None or match[1] not in namespace:
+            raise UsageError(f"{{{match[1]}}}: there is no such variable", hint="write {{ for a brace that is meant as one")
+        return str(namespace[match[1]])
+
+    return _BRACES.sub(replaced, text)
+
+
+def _title(prompt: str) -> str:
+    first = prompt.strip().splitlines()[0]
+    return first if len(first) <= _TITLE else f"{first[: _TITLE - 1]}…"
+
+
+def _conversation(door: Door, screen: Screen, wanted: str | None, *, waits: bool) -> Session | None:
+    """The session to go on in: the one that is named, else this notebook's newest conversation; None for a new one.
+
+    One whose turn runs is waited for.  Raises ControlRefused when its turn is unfinished and nobody runs it.
+    """
+    found = session_of(door, wanted) if wanted != "new" else None
+    if found is None and wanted is None and door.origin.notebook is not None:
+        found = _newest(door)
+    if found is None:
+        return None
+    begun = time.monotonic()
+    while (status := found.summary().state) and status not in {state.value for state in ENDED}:
+        effective = found.effective_state()
+        task = found.summary().task_id
+        own = f"{door.prefix} ask --session new ..." if door.prefix == "ipyagent" else "%%agent --session new"
+        if effective != "running" or not waits:
+            raise ControlRefused(
+                f"the conversation {found.id} has a turn that is {effective}: {task}",
+                hint=f"finish it with {door.prefix} resume {found.id}, end it with {door.prefix} cancel {found.id}, or start "
+                f"another conversation with {own}"
+                if effective != "running"
+                else f"wait for it, or start another conversation with {own}",
+            )
+        since = formats.duration(time.monotonic() - begun)
+        screen.update(Shown(f"queued behind task {task} of {found.id} ({since}); {own} does not wait"))
+        time.sleep(_POLL_S)
+    return found
+
+
+def _newest(door: Door) -> Session | None:
+    """The newest session of this notebook that is a conversation."""
+    for listed in door.store.sessions():
+        summary = listed.summary
+        if summary is not None and summary.kind == "agent" and summary.notebook == door.origin.notebook:
+            return door.store.session(listed.session_id)
+    return None

@@ -1,0 +1,65 @@
+"""A model that plays what a test wrote down, and records what it was sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+
+from ipyagent_sessions import workflow
+from ipyagent_sessions.agent import turn
+from ipyagent_sessions.agent.permission import Rules
+from ipyagent_sessions.run.context import Context
+from ipyagent_sessions.run.definitions import Workflow
+
+Call = tuple[str, dict[str, Any]]
+Step = str | list[Call]
+"""What the model says at one request: a text, or calls of tools."""
+
+
+class Play:
+    """`steps` are said one after the other, counted by the responses that a request holds; after the last one again from the
+    first, for another turn.  `sent` is every request's messages as short texts."""
+
+    def __init__(self, *steps: Step, before: Callable[[int], Any] | None = None) -> None:
+        self.steps = steps
+        self.sent: list[list[str]] = []
+        self.model = FunctionModel(stream_function=self._stream, model_name="played")
+        self._before = before
+
+    async def _stream(self, messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
+        number = sum(isinstance(m, ModelResponse) for m in messages)
+        self.sent.append([short(part) for message in messages for part in message.parts])
+        if self._before is not None:
+            waits = self._before(number)
+            if waits is not None:
+                await waits
+        step = self.steps[number % len(self.steps)]
+        if isinstance(step, str):
+            for word in step.split(" "):
+                yield word if word == step.split(" ")[0] else f" {word}"
+            return
+        yield {i: DeltaToolCall(name, json.dumps(args), tool_call_id=f"call{i}") for i, (name, args) in enumerate(step)}
+
+
+def short(part: Any) -> str:
+    content, tool = getattr(part, "content", None), getattr(part, "tool_name", "")
+    return f"{part.part_kind}:{tool}" + ("" if content is None else f"={content}")
+
+
+def talking(agent: Agent[Any, Any], rules: Rules | None = None, **options: Any) -> Workflow:
+    """A workflow that is one turn of `agent`."""
+
+    @workflow
+    async def talk(ctx: Context, prompt: str) -> Any:
+        return await turn.take(ctx, agent, prompt, rules or Rules(mode="auto"), **options)
+
+    return talk
+
+
+def agent_of(play: Play, tools: Sequence[Any] = (), **options: Any) -> Agent[Any, Any]:
+    return Agent(play.model, tools=list(tools), **options)
