@@ -29,7 +29,6 @@ import msgspec
 
 from ipyagent_sessions.errors import NotSerialisable
 
-_PLAIN: Final = (str, int, bool, type(None))
 _INT64: Final = 2**63
 _DICT: Final = b'"$":"dict"'
 _encode: Final = msgspec.json.Encoder().encode
@@ -111,18 +110,30 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-def _pack(value: Any, path: str, pickle: bool) -> Any:
+def _is_plain(value: Any) -> bool:
+    """Whether `value` is JSON as it stands, as most arguments and results are."""
     kind = type(value)
     if kind is str or kind is bool or value is None:
-        return value
+        return True
     if kind is int:
-        return value if -_INT64 <= value < _INT64 else {"$": "int", "v": str(value)}
+        return bool(-_INT64 <= value < _INT64)
     if kind is float:
-        return value if math.isfinite(value) else {"$": "float", "v": repr(value)}
+        return math.isfinite(value)
     if kind is list:
-        return [
-            _pack(v, f"{path}[{i}]", pickle) if type(v) not in _PLAIN or type(v) is int else v for i, v in enumerate(value)
-        ]
+        return all(map(_is_plain, value))
+    return kind is dict and "$" not in value and all(type(k) is str for k in value) and all(map(_is_plain, value.values()))
+
+
+def _pack(value: Any, path: str, pickle: bool) -> Any:
+    if _is_plain(value):
+        return value
+    kind = type(value)
+    if kind is int:
+        return {"$": "int", "v": str(value)}
+    if kind is float:
+        return {"$": "float", "v": repr(value)}
+    if kind is list:
+        return [_pack(v, f"{path}[{i}]", pickle) for i, v in enumerate(value)]
     if kind is dict:
         if "$" not in value and all(type(k) is str for k in value):
             return {k: _pack(v, f"{path}[{k!r}]", pickle) for k, v in value.items()}
