@@ -21,7 +21,7 @@ from ipyagent_sessions.errors import IpyagentError
 from ipyagent_sessions.log import appender, checkpoints, journal, lease, scribe, segments
 from ipyagent_sessions.log.appender import Durability
 from ipyagent_sessions.log.lease import this_process
-from ipyagent_sessions.run import control, pulse, triggers
+from ipyagent_sessions.run import control, pulse, ticker, triggers
 from ipyagent_sessions.run.launch import Origin, launch, resume_task
 from ipyagent_sessions.run.task import RunOptions
 from ipyagent_sessions.store import Store
@@ -40,7 +40,7 @@ _SIZES: Final[tuple[tuple[Any, str, Any], ...]] = (
     (triggers, "MATERIALISE_S", 0.02),
     (triggers, "VOLUME", 30),
     (checkpoints, "KEEP_UNNAMED", 2),
-    (pulse, "TICK_S", 0.02),
+    (ticker, "TICK_S", 0.02),
     (pulse, "_LIVE_S", 0.1),
     (pulse, "HEARTBEAT", HEARTBEAT_S),
     (lease, "HEARTBEAT", HEARTBEAT_S),

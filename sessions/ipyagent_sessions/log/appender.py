@@ -91,7 +91,7 @@ class Appender:
         except BaseException:
             self._journal.close()
             raise
-        self._scribe = Scribe(self._window, self._noticed)
+        self._scribe = Scribe(self._window, lambda: self._journal.pending > 0, self._noticed)
 
     @classmethod
     def open(
@@ -203,6 +203,8 @@ class Appender:
             folding.apply(self.state, event)
             self._journal.append(event.seq, line, blobs)
             self._recent.append(line)
+        if self.durability != "exit":
+            self._scribe.soon()
         for listener in self.listeners:
             listener(event)
         return event
@@ -254,6 +256,10 @@ class Appender:
             self.layout, event.seq, body, label=label, trigger=trigger, at=event.timestamp, last_events=recent, disk=self.disk
         )
         checkpoints.prune(self.layout)
+
+    def rest(self) -> None:
+        """Give back what only writing needs; the next flush takes it again."""
+        self._journal.rest()
 
     def close(self, *, rest: bool = False) -> None:
         """Flush, finish the scribe's work, give the lease back.  With `rest` the tail is sealed and small segments merged.

@@ -50,6 +50,7 @@ class Journal:
         self._new_blobs: dict[str, bytes] = {}
         self._last_seq = first - 1
         self._fd = -1
+        self._closed = False
         self._open(first)
 
     def _open(self, first: int) -> None:
@@ -124,6 +125,8 @@ class Journal:
         try:
             for name, body in blobs.items():
                 self._blobs.write(name, body, self._disk)
+            if self._fd < 0 and not self._closed:
+                self._fd = os.open(self.file.path, os.O_WRONLY | os.O_APPEND)
             if self._torn:
                 os.ftruncate(self._fd, self._durable_bytes)
             self._torn = True
@@ -147,13 +150,27 @@ class Journal:
     def _rotate(self, first: int) -> JournalFile:
         full, fd = self.file, self._fd
         self._open(first)
-        os.close(fd)
+        if fd >= 0:
+            os.close(fd)
         self._on_rotate(full)
         return full
+
+    def rest(self) -> None:
+        """Give the file back while there is nothing to write; the next flush opens it again.  Never waits for a disk."""
+        if self._io.acquire(blocking=False):
+            try:
+                if not self.pending and not self._torn:
+                    self._let_go()
+            finally:
+                self._io.release()
 
     def close(self) -> None:
         """Close the file.  What was not flushed is dropped, and what is flushed from now on fails."""
         with self._io:
-            fd, self._fd = self._fd, -1
-            if fd >= 0:
-                os.close(fd)
+            self._closed = True
+            self._let_go()
+
+    def _let_go(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)

@@ -1,4 +1,5 @@
-"""The threads that do the slow part of writing: flush windows in one, sealing and snapshots in the other.
+"""The slow part of writing, in threads that live only while there is some: flush windows in one, sealing and snapshots in the
+other.
 
 Nothing here is needed for a promise.  In mode async the window is what bounds the loss (at most `WINDOW` seconds); in mode
 sync it only makes started activities visible early.  The window has a thread of its own, since sealing takes longer than it.
@@ -7,8 +8,8 @@ A job that fails is reported through `on_trouble` and its work is done at a late
 
 from __future__ import annotations
 
-import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -17,36 +18,72 @@ WINDOW: Final = 0.2
 
 
 class Scribe:
-    """Two daemon threads for one appender."""
+    """At most two daemon threads for one appender, none while it rests.
 
-    def __init__(self, flush: Callable[[], None] | None, on_trouble: Callable[[Exception], None]) -> None:
+    `flush` makes durable what `pending` says is not.
+    """
+
+    def __init__(
+        self, flush: Callable[[], None], pending: Callable[[], bool], on_trouble: Callable[[Exception], None]
+    ) -> None:
+        self._flush = flush
+        self._pending = pending
         self._on_trouble = on_trouble
-        self._jobs: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._jobs: deque[Callable[[], object]] = deque()
+        self._worker: threading.Thread | None = None
+        self._window: threading.Thread | None = None
         self._stopping = threading.Event()
-        self._threads = [threading.Thread(target=self._run_jobs, name="ipyagent-scribe", daemon=True)]
-        if flush is not None:
-            self._threads.append(threading.Thread(target=self._run_window, args=(flush,), name="ipyagent-window", daemon=True))
-        for thread in self._threads:
-            thread.start()
 
     def later(self, job: Callable[[], object]) -> None:
-        """Do `job` in the scribe's thread, after those asked for earlier."""
-        self._jobs.put(job)
+        """Do `job` in the scribe's thread, after those asked for earlier; after `stop` never."""
+        with self._lock:
+            if self._stopping.is_set():
+                return
+            self._jobs.append(job)
+            if self._worker is None:
+                self._worker = threading.Thread(target=self._run_jobs, name="ipyagent-scribe", daemon=True)
+                self._worker.start()
+
+    def soon(self) -> None:
+        """See that a flush follows within a window.  Call it after something has become pending."""
+        if self._window is None:  # a look without the lock: it is called with each event
+            self._begin_window()
 
     def stop(self) -> None:
         """Finish the jobs that wait, then end."""
-        self._stopping.set()
-        self._jobs.put(None)
-        for thread in self._threads:
-            thread.join()
+        with self._lock:
+            self._stopping.set()
+            threads = [self._worker, self._window]
+        for thread in threads:
+            if thread is not None:
+                thread.join()
+
+    def _begin_window(self) -> None:
+        with self._lock:
+            if self._window is None and not self._stopping.is_set():
+                self._window = threading.Thread(target=self._run_window, name="ipyagent-window", daemon=True)
+                self._window.start()
 
     def _run_jobs(self) -> None:
-        while (job := self._jobs.get()) is not None:
+        while True:
+            with self._lock:
+                if not self._jobs:
+                    self._worker = None
+                    return
+                job = self._jobs.popleft()
             self._do(job)
 
-    def _run_window(self, flush: Callable[[], None]) -> None:
+    def _run_window(self) -> None:
         while not self._stopping.wait(WINDOW):
-            self._do(flush)
+            self._do(self._flush)
+            self._window = None  # before the last look: whoever appends from here on begins another
+            if not self._pending():
+                return
+            with self._lock:
+                if self._window is not None:
+                    return
+                self._window = threading.current_thread()
 
     def _do(self, job: Callable[[], object]) -> None:
         try:

@@ -1,7 +1,8 @@
-"""The heartbeat of a running task: one thread that shows it is alive, says what it does, and brings in what people ask.
+"""The heartbeat of a running task: it shows that it is alive, says what it does, and brings in what people ask.
 
-It writes `live.json` (at most five times a second, at least once a heartbeat), looks into the inbox ten times a second,
-and samples CPU and memory.  It never touches the log: requests are handed to the task's loop."""
+All tasks of a process beat in one thread (`ticker`).  A beat writes `live.json` (at most five times a second, at least once a
+heartbeat), looks into the inbox, and samples CPU and memory.  It never touches the log: requests are handed to the task's
+loop."""
 
 from __future__ import annotations
 
@@ -16,17 +17,19 @@ from ipyagent_sessions.log import inbox, live
 from ipyagent_sessions.log.inbox import Control
 from ipyagent_sessions.log.lease import HEARTBEAT
 from ipyagent_sessions.run.task import TaskRun
+from ipyagent_sessions.run.ticker import TICKER
 from ipyagent_sessions.state import State
 
 if TYPE_CHECKING:
     import psutil
 
-TICK_S: Final = 0.1
 _LIVE_S: Final = 0.2
+_LOOP_S: Final = 0.25
+"""How often a task's loop is woken to see whether time has brought something."""
 
 
 class Pulse:
-    """Runs from `start` to `stop`.
+    """Beats from `start` to `stop`.
 
     `attend` gets requests and returns the ids of those to hand in again; `tick` is called on the task's loop at each
     heartbeat or sooner."""
@@ -35,54 +38,67 @@ class Pulse:
         self._run = run
         self._attend = attend
         self._tick = tick
-        self._end = threading.Event()
+        self._lock = threading.Lock()
+        self._ended = False
         self._handed: set[str] = set()
         self._told: set[str] = set()
-        self._written = self._sampled = -1e9
+        self._written = self._sampled = self._woken = -1e9
+        self._durable = -1
         self._last: live.Live | None = None
+        self._process: psutil.Process | None = None
         self._cpu: float | None = None
         self._rss: int | None = None
-        self._thread = threading.Thread(target=self._beat, name="ipyagent-pulse", daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
+        TICKER.add(self._beat)
 
     def stop(self) -> None:
         """Write a last picture and end."""
-        self._end.set()
-        self._thread.join()
+        TICKER.remove(self._beat)
+        with self._lock:
+            self._ended = True
+            self._guarded(self._show)
 
     def _beat(self) -> None:
-        import psutil
-
-        process = psutil.Process()
-        process.cpu_percent(None)
-        ended = False
-        while not ended:
-            ended = self._end.wait(TICK_S)
-            self._guarded(self._show, process, ended)
-            if not ended:
+        with self._lock:
+            if not self._ended:
+                self._guarded(self._show)
                 self._guarded(self._bring)
 
-    def _guarded(self, part: Callable[..., None], *args: object) -> None:
+    def _guarded(self, part: Callable[[], None]) -> None:
         """One part of a beat.  Without a pulse a task is deaf: trouble is an alarm, and the next beat comes."""
         try:
-            part(*args)
+            part()
         except Exception as error:  # noqa: BLE001  # whatever it is, it may work the next time
             self._complain(error)
 
-    def _show(self, process: psutil.Process, ended: bool) -> None:
+    def _show(self) -> None:
         now = time.monotonic()
         if now - self._sampled >= HEARTBEAT:
             self._sampled = now
-            self._cpu, self._rss = process.cpu_percent(None), process.memory_info().rss
+            self._sample()
         picture = self._picture()
-        if ended or now - self._written >= HEARTBEAT or (now - self._written >= _LIVE_S and picture != self._last):
+        if self._ended or now - self._written >= HEARTBEAT or (now - self._written >= _LIVE_S and picture != self._last):
             self._write(picture)
             self._written, self._last = now, picture
 
+    def _sample(self) -> None:
+        """CPU and memory; and the journal's file is given back while nothing is written to it."""
+        import psutil
+
+        if self._process is None:
+            self._process = psutil.Process()
+        self._cpu, self._rss = self._process.cpu_percent(None), self._process.memory_info().rss
+        durable = self._run.appender.durable_seq
+        if durable == self._durable:
+            self._run.appender.rest()
+        self._durable = durable
+
     def _bring(self) -> None:
-        self._run.call(self._tick)
+        now = time.monotonic()
+        if now - self._woken >= _LOOP_S:
+            self._woken = now
+            self._run.call(self._tick)
         waiting = [c for c in inbox.waiting(self._run.session.layout) if c.id not in self._handed]
         if waiting:
             self._handed.update(c.id for c in waiting)
@@ -99,12 +115,12 @@ class Pulse:
     def _complain(self, error: Exception) -> None:
         """Raise an alarm, once for the same trouble."""
         told = f"the heartbeat had trouble: {type(error).__name__}: {error}"
-        if told not in self._told and not self._end.is_set():
+        if told not in self._told and not self._ended:
             self._told.add(told)
             self._run.call(lambda: self._alarm(told))
 
     def _alarm(self, told: str) -> None:
-        if not self._end.is_set():
+        if not self._ended:
             self._run.emit("AlarmRaised", p.AlarmRaised("pulse", told))
 
     def _picture(self) -> live.Live:

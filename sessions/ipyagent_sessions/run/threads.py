@@ -1,7 +1,7 @@
 """Daemon threads for synchronous activities.
 
 The standard pools join their threads when the interpreter ends, so one stuck call would hold up every kernel restart.  These
-threads are daemons; an idle one is used again, and a stuck one is left behind.
+threads are daemons; an idle one is used again and ends after a while, and a stuck one is left behind.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+IDLE_S: Final = 1.0
+"""Seconds that a thread waits for another call."""
 
 
 class Ran(NamedTuple):
@@ -84,10 +87,19 @@ class Threads:
     def _new(self) -> queue.SimpleQueue[Callable[[], None] | None]:
         inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._count += 1
-        threading.Thread(target=_serve, args=(inbox,), name=f"ipyagent-activity-{self._count}", daemon=True).start()
+        threading.Thread(target=self._serve, args=(inbox,), name=f"ipyagent-activity-{self._count}", daemon=True).start()
         return inbox
 
-
-def _serve(inbox: queue.SimpleQueue[Callable[[], None] | None]) -> None:
-    while (job := inbox.get()) is not None:
-        job()
+    def _serve(self, inbox: queue.SimpleQueue[Callable[[], None] | None]) -> None:
+        while True:
+            try:
+                job = inbox.get(timeout=IDLE_S)
+            except queue.Empty:
+                with self._lock:
+                    if inbox not in self._idle:  # a call has just been given to it, or is about to be
+                        continue
+                    self._idle.remove(inbox)
+                return
+            if job is None:
+                return
+            job()

@@ -18,6 +18,7 @@ from ipyagent_sessions.lifecycle import ENDED, TaskState
 from ipyagent_sessions.log import inbox, live
 from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.inbox import Control
+from ipyagent_sessions.run import loop
 from ipyagent_sessions.run.beginning import Resume
 from ipyagent_sessions.run.definitions import Workflow
 from ipyagent_sessions.run.runner import Outcome, drive
@@ -99,7 +100,8 @@ class TaskHandle:
 
     def _main(self, workflow: Workflow, resume: Resume | None) -> None:
         try:
-            self.outcome = asyncio.run(self._drive(workflow, resume))
+            with asyncio.Runner(loop_factory=loop.new) as runner:
+                self.outcome = runner.run(self._drive(workflow, resume))
         except BaseException as error:  # noqa: BLE001  # kept for result(): this thread has nobody else to tell
             self.trouble = error
             self._record(error)
