@@ -79,14 +79,13 @@ class Reader:
             if (until is not None and journal.first > until) or (last is not None and last < next_seq):
                 continue
             cut = _cut(journal.epoch, journals)
+            stop = min(segments.LAST if cut is None else cut - 1, segments.LAST if until is None else until)
             for item in scan(journal.path.read_bytes(), journal.path.name):
                 if isinstance(item, Damage):
                     self.damage.append(item)
                     continue
                 event = item[1]
-                if event.seq < next_seq or (cut and event.seq >= cut) or (until is not None and event.seq > until):
-                    continue
-                if self._is_next(event, next_seq, tolerate):
+                if event.seq <= stop and (event.seq == next_seq or self._is_next(event, next_seq, tolerate)):
                     yield event
                     next_seq = event.seq + 1
         end = _end(sealed, journals)

@@ -11,7 +11,7 @@ from ipyagent_sessions import codec
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import ControlRefused, IpyagentError, UsageError
-from ipyagent_sessions.lifecycle import ENDED, TaskState
+from ipyagent_sessions.lifecycle import ENDED, TaskState, check
 from ipyagent_sessions.log import live
 from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.blobs import Blobs
@@ -133,7 +133,8 @@ def _go_on(run: TaskRun, resume: Resume, now: dict[str, Any]) -> None:
         differences,
         run.appender.lease.holder.as_dict(),
     )
-    run.move(TaskState.RUNNING, "TaskResumed", resumed, actor=run.options.actor)
+    check(system.status, TaskState.RUNNING, run.options.actor)
+    run.emit("TaskResumed", resumed, actor=run.options.actor)
     if differences:
         run.emit("AlarmRaised", p.AlarmRaised("changed_since", "; ".join(differences)))
     for name, activities in redone.items():
@@ -144,7 +145,8 @@ def _go_on(run: TaskRun, resume: Resume, now: dict[str, Any]) -> None:
         run.emit("ControlRequested", asked, actor=run.options.actor)
     if lost:
         run.emit("RecoveryCompleted", _recovery(run, opened, from_seq, run.clock.monotonic() - began))
-    run.sync()
+    run.sync()  # all of it in one
+    run.summarise()
     if run.stopping is None:  # with one, the body recalls what is done and begins nothing
         run.stopping = _unfinished_stop(run, cut=lost or cause == "persistence")
 
