@@ -59,6 +59,14 @@ async def steps(ctx: Context, count: int, effect: Effect) -> list[float]:
 
 
 @workflow
+async def asking(ctx: Context, count: int) -> None:
+    """`count` activities, and a question that nobody answers."""
+    for number in range(count):
+        await ctx.run(step, number)
+    await ctx.approve("Go on?")
+
+
+@workflow
 async def growing(ctx: Context, count: int, stages: int) -> None:
     """`count` activities in `stages` stages, each followed by an item appended to one list of the state."""
     for stage in range(stages):

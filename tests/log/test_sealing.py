@@ -63,14 +63,26 @@ def test_events_are_the_same_bytes_and_the_same_hash_before_and_after(
     assert [ev.digest(e) for e in session.events()] == hashes
 
 
-def test_a_journal_is_removed_one_seal_after_its_own(session: Session, me: Holder) -> None:
-    names = []
-    for _ in range(3):
+def test_a_journal_is_removed_one_seal_after_its_own_while_the_work_goes_on(
+    session: Session, me: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "SEAL_EVENTS", 20)
+    appender = session.append(me)
+    for part in range(1, 4):
+        activities(appender, 10)
+        appender.acknowledge()
+        wait_until(lambda part=part: len(session.layout.segments()) == part, what="the seal")
+        wait_until(lambda part=part: len(session.layout.journals()) == 2 + (part == 1), what="older journals to go")
+    appender.close()
+    assert len(bodies(session)) == 61
+
+
+def test_at_rest_no_journal_stays_but_the_newest_which_is_empty(session: Session, me: Holder) -> None:
+    for last in (5, 9, 13):
         appender = session.append(me)
         activities(appender, 2)
         appender.close(rest=True)
-        names.append({j.first for j in session.layout.journals()})
-    assert [min(n) for n in names] == [1, 6, 10], "the one just sealed is still there"
+        assert [(j.first, j.path.stat().st_size) for j in session.layout.journals()] == [(last + 1, 0)]
     assert len(bodies(session)) == 13
 
 

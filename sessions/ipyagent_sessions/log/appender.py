@@ -262,7 +262,8 @@ class Appender:
         self._journal.rest()
 
     def close(self, *, rest: bool = False) -> None:
-        """Flush, finish the scribe's work, give the lease back.  With `rest` the tail is sealed and small segments merged.
+        """Flush, finish the scribe's work, give the lease back.  With `rest` the tail is sealed, small segments are merged,
+        and no journal stays but the newest, empty one.
 
         Raises PersistenceError or LeaseLost when what was appended could not be made durable; the lease is released all the
         same.
@@ -290,6 +291,7 @@ class Appender:
             self._journal.rotate()
             sealing.seal(self.layout, self.durable_seq, self.epoch, self._first, self.disk)
             sealing.merge_small(self.layout, self.epoch, self.disk)
+            sealing.remove_sealed_journals(self.layout, sealing.sealed_until(self.layout))
 
     def _rotated(self, full: JournalFile) -> None:
         until = self._journal.durable_seq

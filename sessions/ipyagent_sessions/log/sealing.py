@@ -1,7 +1,8 @@
 """From journals to segments: what happens to the tail of a log when it has grown, or when the session rests.
 
 Sealing reads no state and keeps none: the folder says how far it has come, so it is safe to repeat after a crash at any point.
-A journal is removed one seal after its events were sealed, so that a reader who has just listed it still finds it.
+While a session is written to, a journal is removed one seal after its events were sealed, so that a reader who has just listed it
+still finds it.  When the session rests it is removed at once: there is one such moment, and a reader lists the folder again.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def seal(layout: Layout, until: int, epoch: int, first: int, disk: Disk) -> int:
     `first` is the session's first own seq.  Where events are missing the segments leave them out, so their names stay true.
     """
     done = max(sealed_until(layout), first - 1)
-    _remove_sealed_journals(layout, done)
+    remove_sealed_journals(layout, done)
     if until <= done:
         return 0
     opened = _open_after(layout, done)
@@ -90,8 +91,9 @@ def _open_after(layout: Layout, seq: int) -> set[str]:
     return set()
 
 
-def _remove_sealed_journals(layout: Layout, done: int) -> None:
-    """Remove journals whose events are all sealed; one with damage is kept aside, since what it lost is nowhere else."""
+def remove_sealed_journals(layout: Layout, done: int) -> None:
+    """Remove journals whose events are all sealed, up to `done`; one with damage is kept aside, since what it lost is nowhere
+    else.  Raises OSError, as where a file that somebody reads cannot be removed: the next seal tries again."""
     journals = layout.journals()
     for journal, following in itertools.pairwise(journals):
         if _end(journal, following, journals) <= done:
