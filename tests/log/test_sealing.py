@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -63,6 +64,10 @@ def test_events_are_the_same_bytes_and_the_same_hash_before_and_after(
     assert [ev.digest(e) for e in session.events()] == hashes
 
 
+def holds(session: Session, *, segments: int, journals: int) -> Callable[[], bool]:
+    return lambda: (len(session.layout.segments()), len(session.layout.journals())) == (segments, journals)
+
+
 def test_a_journal_is_removed_one_seal_after_its_own_while_the_work_goes_on(
     session: Session, me: Holder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,8 +76,7 @@ def test_a_journal_is_removed_one_seal_after_its_own_while_the_work_goes_on(
     for part in range(1, 4):
         activities(appender, 10)
         appender.acknowledge()
-        wait_until(lambda part=part: len(session.layout.segments()) == part, what="the seal")
-        wait_until(lambda part=part: len(session.layout.journals()) == 2 + (part == 1), what="older journals to go")
+        wait_until(holds(session, segments=part, journals=3 if part == 1 else 2), what="the seal, and older journals to go")
     appender.close()
     assert len(bodies(session)) == 61
 

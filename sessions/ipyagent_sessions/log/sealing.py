@@ -1,8 +1,8 @@
 """From journals to segments: what happens to the tail of a log when it has grown, or when the session rests.
 
 Sealing reads no state and keeps none: the folder says how far it has come, so it is safe to repeat after a crash at any point.
-While a session is written to, a journal is removed one seal after its events were sealed, so that a reader who has just listed it
-still finds it.  When the session rests it is removed at once: there is one such moment, and a reader lists the folder again.
+While a session is written to, a journal is removed one seal after its events were sealed, so that a reader who has just listed
+it still finds it.  When the session rests it is removed at once: that is one moment, after which a reader lists again.
 """
 
 from __future__ import annotations
