@@ -211,7 +211,8 @@ def _task_completed(state: State, event: Event) -> None:
 
 def _task_failed(state: State, event: Event) -> None:
     body: p.TaskFailed = parsed(event)
-    _move(state, event, TaskState.FAILED, body.cause, f"{body.error_type}: {body.error}")
+    where = f" ({body.where})" if body.where else ""
+    _move(state, event, TaskState.FAILED, body.cause, f"{body.error_type}: {body.error}{where}")
     state.system_state.error_type, state.system_state.error = body.error_type, body.error
 
 

@@ -94,6 +94,8 @@ class TaskCompleted(Payload):
 
 
 class TaskFailed(Payload):
+    """`where` is the line of the workflow's body that failed, `traceback` the last frames with their code."""
+
     error_type: str
     error: str
     cause: str = "error"
@@ -102,6 +104,8 @@ class TaskFailed(Payload):
     artefacts: dict[str, list[str]] = {}
     compensated: list[str] = []
     needs_person: list[str] = []
+    where: str = ""
+    traceback: str = ""
 
 
 class TaskCancelled(Payload):

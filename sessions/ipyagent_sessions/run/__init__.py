@@ -8,6 +8,7 @@ settle        calls that started and have no result: run again, verify, or ask
 context       `ctx`, what a workflow's body may call; made of naming, recall, stages, waiting, calls
 beginning     queued, started, or found and going on
 attending     requests of people and the passing of time, while it runs
+frames        where a body failed
 ending        completed, failed, cancelled, compensated
 runner        one execution from its first event to its last
 worker        an execution on a thread of its own, and the handle to it

@@ -32,15 +32,20 @@ def completed(run: TaskRun, value: Any) -> str | None:
     return lost
 
 
-async def failed(run: TaskRun, error: Exception, cause: str) -> None:
-    """Undo what declares a compensation, then log the failure.  Raises TaskStop as `_compensate` does."""
+async def failed(run: TaskRun, error: Exception, cause: str, where: tuple[str, str]) -> None:
+    """Undo what declares a compensation, then log the failure; `where` is what `frames.of` says.
+
+    Raises TaskStop as `_compensate` does.
+    """
     run.works_again()
     kind = error.error_type if isinstance(error, ActivityError) else type(error).__name__
     text = error.message if isinstance(error, IpyagentError) else str(error)
     done, broken = await _compensate(run, f"it failed with {kind}: {text}")
     last = run.state.checkpoint.seq if run.state.checkpoint else None
     run.checkpoint("end")
-    run.move(TaskState.FAILED, "TaskFailed", p.TaskFailed(kind, text, cause, None, last, _artefacts(run), done, broken))
+    trace, line = where
+    body = p.TaskFailed(kind, text, cause, None, last, _artefacts(run), done, broken, line, trace)
+    run.move(TaskState.FAILED, "TaskFailed", body)
 
 
 async def cancelled(run: TaskRun, stop: TaskStop) -> None:

@@ -19,7 +19,7 @@ from ipyagent_sessions.errors import (
 )
 from ipyagent_sessions.lifecycle import ENDED, TaskState
 from ipyagent_sessions.log.appender import Appender
-from ipyagent_sessions.run import attending, beginning, ending
+from ipyagent_sessions.run import attending, beginning, ending, frames
 from ipyagent_sessions.run.beginning import Resume
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Workflow
@@ -29,7 +29,10 @@ from ipyagent_sessions.session import Session
 
 
 class Outcome(Struct):
-    """How an execution ended.  `value` is the workflow's result, `error` what it raised; `state` may also be "lease lost"."""
+    """How an execution ended.
+
+    `value` is the workflow's result, `error` what it raised and `where` the line; `state` may also be "lease lost".
+    """
 
     task_id: str
     session_id: str
@@ -38,6 +41,7 @@ class Outcome(Struct):
     error: Exception | None = None
     reason: str = ""
     detail: str = ""
+    where: str = ""
 
 
 async def drive(
@@ -116,7 +120,7 @@ async def _body(run: TaskRun, workflow: Workflow, args: tuple[Any, ...], kwargs:
     if not isinstance(error, Exception):
         raised, error = error, RuntimeError(f"the workflow raised {type(error).__name__}: {error}")
         error.__cause__ = raised
-    return await _failed(run, error, "error")
+    return await _failed(run, error, "error", frames.of(error, workflow.function))
 
 
 _DEFINITION: Final = (IdentityError, UsageError, NotSerialisable)
@@ -137,12 +141,12 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return _first(first) if isinstance(first, BaseExceptionGroup) else first
 
 
-async def _failed(run: TaskRun, error: Exception, cause: str) -> Outcome:
+async def _failed(run: TaskRun, error: Exception, cause: str, where: tuple[str, str] = ("", "")) -> Outcome:
     try:
-        await ending.failed(run, error, cause)
+        await ending.failed(run, error, cause, where)
     except TaskStop as stop:  # its end could not be carried out
         return await _stopped(run, stop)
-    return _outcome(run, error=error)
+    return msgspec.structs.replace(_outcome(run, error=error), where=where[1])
 
 
 async def _stopped(run: TaskRun, stop: TaskStop) -> Outcome:

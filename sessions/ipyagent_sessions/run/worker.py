@@ -158,6 +158,7 @@ def not_completed(outcome: Outcome) -> TaskNotCompleted:
     if error is not None:
         named = outcome.state == "suspended" or isinstance(error, IpyagentError)
         why = str(error) if named else f"{type(error).__name__}: {error}"
+        why += f" ({outcome.where})" if outcome.where else ""
     reason = f" ({outcome.reason})" if outcome.state == "suspended" and outcome.reason else ""
     text = f"task {outcome.task_id} is {outcome.state}{reason}"
     return TaskNotCompleted(f"{text}: {plain_lines(why)}" if why else text, task_id=outcome.task_id, state=outcome.state)

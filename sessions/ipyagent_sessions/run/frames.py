@@ -1,0 +1,36 @@
+"""Where a workflow's body failed: short enough for the log, and for one line."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from pathlib import Path
+from typing import Any, Final
+
+KEPT: Final = 6
+"""How many frames are kept, the last ones."""
+_WIDEST: Final = 200
+_OWN: Final = os.path.join(str(Path(__file__).parents[1]), "")
+
+
+def of(error: BaseException, function: Any) -> tuple[str, str]:
+    """The last frames of `error` outside of this package, each as file, line, name and code, at most `KEPT` of them; and where
+    in the file of `function` it was (else in the last frame): "cell line 3".  Both are empty for an error that was not raised.
+
+    Files are named by their last two parts; what has no file is a cell.
+    """
+    found = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_OWN)]
+    if not found:
+        return "", ""
+    home = getattr(getattr(function, "__code__", None), "co_filename", None)
+    place = next((f for f in reversed(found) if f.filename == home), found[-1])
+    told = [
+        f"{_file(f)} line {f.lineno}, in {f.name}" + (f"\n    {f.line[:_WIDEST]}" if f.line else "") for f in found[-KEPT:]
+    ]
+    return "\n".join(told), f"{_file(place)} line {place.lineno}"
+
+
+def _file(frame: traceback.FrameSummary) -> str:
+    if frame.filename.startswith("<ipython-input") or not (frame.filename.startswith("<") or os.path.exists(frame.filename)):
+        return "cell"
+    return "/".join(Path(frame.filename).parts[-2:])[-_WIDEST:]
