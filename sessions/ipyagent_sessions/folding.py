@@ -242,6 +242,7 @@ def _activity_started(state: State, event: Event) -> None:
         body.until,
         body.compensable,
         body.source,
+        verifiable=body.verifiable,
     )
     run.last_activity = activity_id
 

@@ -131,6 +131,7 @@ class ActivityStarted(Payload):
     source: str = ""
     until: str | None = None
     compensable: bool = False
+    verifiable: bool = False
 
 
 class ActivityProgressed(Payload):
@@ -245,6 +246,9 @@ class CheckpointCreated(Payload):
 
 
 class RecoveryCompleted(Payload):
+    """What became of the open calls: `repeated` run again, of `to_verify` a verify function says whether they happened, of
+    `unknown` a person does."""
+
     from_seq: int
     cause: str
     sentence: str = ""
@@ -255,6 +259,7 @@ class RecoveryCompleted(Payload):
     repeated: list[str] = []
     unknown: list[str] = []
     not_restored: list[str] = []
+    to_verify: list[str] = []
 
 
 class ControlRequested(Payload):

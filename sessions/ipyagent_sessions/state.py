@@ -53,6 +53,7 @@ class Active(Struct):
     timed_out: bool = False
     done: int | None = None
     total: int | None = None
+    verifiable: bool = False
 
 
 class Stage(Struct):

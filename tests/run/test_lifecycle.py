@@ -366,7 +366,7 @@ def test_a_recovery_says_where_from_why_what_runs_again_and_what_needs_an_answer
     assert told["from_seq"] == stopped_at + 1  # the event that records the loss
     assert (
         told["sentence"]
-        == f"recovered at event {stopped_at + 1}: 1 of 4 activities are done, 1 open activity runs again, 1 need an answer"
+        == f"recovered at event {stopped_at + 1}: 1 of 4 activities is done, 1 open activity runs again, 1 needs an answer"
     )
     assert told["repeated"] == ["main/passing:1"]
     assert told["unknown"] == ["main/passing:2"]
@@ -376,6 +376,21 @@ def test_a_recovery_says_where_from_why_what_runs_again_and_what_needs_an_answer
     resumed = bodies(session, "TaskResumed")[0]
     assert resumed["attempt"] == 2
     assert resumed["holder"]["pid"]
+
+
+def test_a_call_that_verify_settles_is_not_told_to_need_a_person(engine: Engine, gate: Gate) -> None:
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> None:
+        await ctx.run(gate.passing, effect="irreversible", verify=lambda: False)
+
+    handle = engine.start(flow)
+    gate.reached()
+    session = engine.crash(handle)
+    gate.open()
+    engine.resume(session, flow).result(10)
+    (told,) = bodies(session, "RecoveryCompleted")
+    assert told["sentence"].endswith(": 0 activities are done, 1 is verified first")
+    assert (told.get("unknown", []), told["to_verify"]) == ([], ["main/passing#1"])
 
 
 def test_a_recovery_names_the_snapshot_it_came_from_and_those_it_refused(engine: Engine, gate: Gate) -> None:

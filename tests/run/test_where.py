@@ -13,7 +13,7 @@ from ipyagent_sessions.run import frames
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Workflow, workflow
 
-CELL = '''
+CELL = """
 @workflow
 async def flow(ctx):
     return ratio(1, 0)
@@ -21,7 +21,7 @@ async def flow(ctx):
 
 def ratio(a, b):
     return a / b
-'''
+"""
 
 
 def defined_in_a_cell(source: str, file: str) -> Workflow:
@@ -40,9 +40,7 @@ def test_the_line_of_the_cell_stands_in_the_error_the_log_the_state_and_sql(engi
         handle.result(10)
     failed = bodies(handle.session, "TaskFailed")[0]
     assert failed["where"] == "cell line 8"
-    assert failed["traceback"] == (
-        "cell line 4, in flow\n    return ratio(1, 0)\ncell line 8, in ratio\n    return a / b"
-    )
+    assert failed["traceback"] == ("cell line 4, in flow\n    return ratio(1, 0)\ncell line 8, in ratio\n    return a / b")
     assert handle.session.state().system_state.detail == "ZeroDivisionError: division by zero (cell line 8)"
     rows = engine.store.sql("select traceback from failures where what = 'task'").rows()
     assert rows[0]["traceback"] == failed["traceback"]

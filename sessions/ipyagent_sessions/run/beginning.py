@@ -154,15 +154,21 @@ def _go_on(run: TaskRun, resume: Resume, now: dict[str, Any]) -> None:
 def _recovery(run: TaskRun, opened: dict[str, Active], from_seq: int, took_s: float) -> p.RecoveryCompleted:
     """What a recovery found, and one sentence for the person (R149)."""
     repeat = sorted(i for i, a in opened.items() if a.effect != "irreversible" and a.kind != "sleep")
-    ask = sorted(i for i, a in opened.items() if a.effect == "irreversible")
+    unknown = sorted(i for i, a in opened.items() if a.effect == "irreversible")
+    verify = [i for i in unknown if opened[i].verifiable]
+    ask = [i for i in unknown if not opened[i].verifiable]
     execution, loaded = run.state.execution_state, run.appender.loaded
-    of = f" of {execution.total}" if execution.total is not None else ""
-    again = f"{len(repeat)} open activities run again" if len(repeat) != 1 else "1 open activity runs again"
-    unknown = f", {len(ask)} need an answer" if ask else ""
+    told = [_done(execution.done, execution.total)]
+    if repeat:
+        told.append(_counted(len(repeat), "open activity runs again", "open activities run again"))
+    if verify:
+        told.append(_counted(len(verify), "is verified first", "are verified first"))
+    if ask:
+        told.append(_counted(len(ask), "needs an answer", "need an answer"))
     return p.RecoveryCompleted(
         from_seq,
         "worker_lost",
-        f"recovered at event {from_seq}: {execution.done}{of} activities are done, {again}{unknown}",
+        f"recovered at event {from_seq}: {', '.join(told)}",
         loaded.checkpoint,
         loaded.refused,
         round(took_s * 1000, 3),
@@ -170,7 +176,19 @@ def _recovery(run: TaskRun, opened: dict[str, Active], from_seq: int, took_s: fl
         repeat,
         ask,
         NOT_RESTORED,
+        verify,
     )
+
+
+def _done(done: int, total: int | None) -> str:
+    if total is None:
+        return _counted(done, "activity is done", "activities are done")
+    one = f"of {total} {'activity' if total == 1 else 'activities'}"
+    return _counted(done, f"{one} is done", f"{one} are done")
+
+
+def _counted(number: int, one: str, several: str) -> str:
+    return f"{number} {one if number == 1 else several}"
 
 
 def _lost_events(run: TaskRun) -> int:

@@ -243,6 +243,7 @@ def _log_start(run: TaskRun, plan: Plan, attempt: int) -> None:
             blob,
             plan.activity.source,
             compensable=plan.compensate is not None,
+            verifiable=plan.verify is not None,
         ),
         activity_id=plan.id,
         attempt=attempt,
