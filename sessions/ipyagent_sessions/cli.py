@@ -17,6 +17,7 @@ import msgspec
 from ipyagent_sessions.commands import parser
 from ipyagent_sessions.commands.dispatch import perform
 from ipyagent_sessions.commands.door import Door
+from ipyagent_sessions.commands.health import Judged
 from ipyagent_sessions.commands.start import Ended
 from ipyagent_sessions.errors import IpyagentError, UsageError
 from ipyagent_sessions.log.lease import this_process
@@ -159,7 +160,7 @@ def _print(result: Any, *, as_json: bool) -> int:
         print(json_lines(json.dumps(msgspec.to_builtins(data, enc_hook=repr), ensure_ascii=False, indent=None)))
     elif text:
         print(plain_lines(text))
-    return 0
+    return int(isinstance(result, Judged) and result.failed)
 
 
 if __name__ == "__main__":

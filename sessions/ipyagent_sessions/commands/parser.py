@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "rerun": "do a task again for real, as a new task; results may differ",
     "sql": "one SELECT over the history of all sessions",
     "rename": "give a session another title",
+    "verify": "derive again what can be derived, and name damage by its place",
     "doctor": "what this installation has, and what to mend",
     "models": "which models are usable here, and why the others are not",
     "tools": "which tools an agent has here, and why it has not the others",
@@ -150,6 +151,12 @@ def _looking(commands: dict[str, _Parser]) -> None:
     commands["replay"].add_argument("--to", metavar="SEQ|LABEL", help="an event, or a checkpoint's label")
     commands["sql"].add_argument("query", nargs=argparse.REMAINDER, metavar="QUERY")
     commands["sql"].add_argument("--out", metavar="VAR", default=None, help="put the result into this variable")
+    commands["verify"].add_argument("id", nargs="?", metavar="ID", help="a session; default: the whole store")
+    commands["verify"].add_argument(
+        "--repair",
+        action="store_true",
+        help="make checkpoints and summaries anew where they are wrong; the log is never touched",
+    )
     commands["config"].add_argument("--file", metavar="FILE", default=None, help="a YAML file with a checkpoint block")
     commands["help"].add_argument("topic", nargs="?", default=None)
 

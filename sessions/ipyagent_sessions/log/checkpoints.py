@@ -166,6 +166,14 @@ def load(layout: Layout, seq: int) -> tuple[State, Snapshot]:
         raise DamageError(f"checkpoint {seq} does not hold a state: {error}") from error
 
 
+def is_older(layout: Layout, seq: int) -> bool:
+    """Whether the snapshot at `seq` can be read and holds an older form of the state, which can be made anew."""
+    try:
+        return _open(layout, seq).form < states.FORM
+    except (DamageError, NewerFormat):
+        return False
+
+
 def newest(layout: Layout, until: int) -> tuple[State | None, list[int]]:
     """The state of the newest usable snapshot at or before `until`, and the seqs of newer ones that were refused."""
     refused: list[int] = []

@@ -227,6 +227,13 @@ def _boundaries(table: pa.Table) -> Iterator[tuple[int, str, str | None]]:
     return zip(*(table[name].to_pylist() for name in ("seq", "event_type", "activity_id")), strict=True)
 
 
+def owners(path: Path) -> list[str]:
+    """The ids in the column `session_id`: one, that of the session's folder.  Raises DamageError, FileNotFoundError."""
+    with _file(path) as file:
+        found = {str(value) for value in file.read(["session_id"])["session_id"].unique().to_pylist()}
+    return sorted(found)
+
+
 @contextmanager
 def _file(path: Path) -> Generator[pq.ParquetFile, None, None]:
     """The file, opened; its page checksums are verified as it is read.  Raises DamageError, FileNotFoundError."""

@@ -1,0 +1,10 @@
+"""Everything that can be derived is derived again and compared with what is stored; damage is named by its place.
+
+finding   what was found, and a report of it
+files     each file of a log by itself: checksums, contiguity, epochs, copies that disagree
+states    the state folded from the first event, against each checkpoint and the summary
+blobs     large payloads: missing, changed, referenced by nothing
+whole     one session, or the store
+
+The log is only read.  With `repair` what is derived and wrong is made anew: checkpoints, summaries, the query cache.
+"""

@@ -1,0 +1,96 @@
+"""Blobs: those that events name and that are not there, those whose bytes changed, those that nothing names."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from ipyagent_sessions.errors import IpyagentError
+from ipyagent_sessions.events import Event
+from ipyagent_sessions.session import Session
+from ipyagent_sessions.verify.finding import COPY, Finding
+
+_NAMED: Final = re.compile(rb'_blob"\s*:\s*"([0-9a-f]{64})"')
+_NAME: Final = re.compile(r"[0-9a-f]{64}")
+
+
+def named_by(event: Event) -> Iterator[str]:
+    """The blobs that an event's payload names, in fields that end in `_blob`."""
+    raw = bytes(event.payload)
+    if b"_blob" in raw:
+        yield from (match[1].decode() for match in _NAMED.finditer(raw))
+
+
+def folders(session: Session) -> list[Path]:
+    """Where a session's blobs may lie: its own folder, then those of its ancestors."""
+    found, ancestor = [session.layout.blobs], session.parent
+    with contextlib.suppress(IpyagentError):  # an ancestor that cannot be opened is named as such
+        while ancestor is not None:
+            found.append(ancestor.layout.blobs)
+            ancestor = ancestor.parent
+    return found
+
+
+def check(session: Session, named: dict[str, int], *, held: bool) -> tuple[int, list[Finding]]:
+    """How many blobs were read, and what is wrong.  `named` says by which seq each blob was first named."""
+    found: list[Finding] = []
+    sound, count = set[str](), 0
+    places = folders(session)
+    for path in _files(places[0]):
+        count += 1
+        if digest(path) == path.name:
+            sound.add(path.name)
+        else:
+            found.append(_changed(session, path.name, named))
+    for name, seq in named.items():
+        if name not in sound and not any(_holds(folder, name) for folder in places[1:]) and not (places[0] / name).is_file():
+            found.append(
+                Finding(
+                    session.id,
+                    f"blobs/{name}",
+                    f"event {seq}",
+                    "it is missing",
+                    "what the event refers to is lost; the event itself is whole",
+                    f"{COPY}, or run the activity again with resume --redo",
+                )
+            )
+    if not held:
+        found += [_unnamed(session, name) for name in sorted(sound - named.keys())]
+    return count, found
+
+
+def digest(path: Path) -> str:
+    """The sha256 of a file, read piece by piece."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _files(folder: Path) -> Iterable[Path]:
+    return sorted(p for p in folder.iterdir() if _NAME.fullmatch(p.name)) if folder.is_dir() else ()
+
+
+def _holds(folder: Path, name: str) -> bool:
+    path = folder / name
+    return path.is_file() and digest(path) == name
+
+
+def _changed(session: Session, name: str, named: dict[str, int]) -> Finding:
+    used = name in named
+    return Finding(
+        session.id,
+        f"blobs/{name}",
+        f"event {named[name]}" if used else "",
+        "its bytes do not match its name, which is their sha256",
+        "what the event refers to is lost" if used else "no event of this session names it",
+        COPY,
+        "damage" if used else "note",
+    )
+
+
+def _unnamed(session: Session, name: str) -> Finding:
+    means = "left by a crash, or by events that never became durable; forks may name it"
+    return Finding(session.id, f"blobs/{name}", "", "no event names it", means, "nothing", "note")

@@ -1,0 +1,47 @@
+"""`ipyagent verify` in a terminal: the status says whether something is damaged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ipyagent_sessions.store import Store
+from tests.cli.conftest import Terminal
+
+
+@pytest.fixture
+def done(terminal: Terminal, folder: Path) -> str:
+    """The id of a session whose task waits for an answer."""
+    terminal("run", "flows:audit")
+    return Store(folder / "store").session_ids()[0]
+
+
+def test_a_sound_store_gives_status_0(terminal: Terminal, done: str) -> None:
+    said = terminal("verify")
+    assert (said.status, said.err) == (0, "")
+    assert said.out.startswith("checked 1 session, ")
+    assert json.loads(terminal("verify", done, "--json").out)["damaged"] is False
+
+
+def test_damage_gives_status_1_and_is_named_for_people_and_programs(terminal: Terminal, folder: Path, done: str) -> None:
+    journal = Store(folder / "store").session(done).layout.journals()[-1].path
+    body = bytearray(journal.read_bytes())
+    body[70] ^= 1
+    journal.write_bytes(body)
+    said = terminal("verify", done)
+    assert said.status == 1
+    assert journal.name in said.out
+    told = terminal("verify", "--json")
+    assert told.status == 1
+    places = [f["place"] for f in json.loads(told.out)["findings"] if f["file"] == journal.name]
+    assert any(place.startswith("byte 0 ") for place in places)
+
+
+def test_what_is_derived_is_repaired(terminal: Terminal, folder: Path, done: str) -> None:
+    summary = Store(folder / "store").session(done).layout.summary
+    summary.write_text("{}")
+    assert terminal("verify").status == 1
+    assert terminal("verify", "--repair").status == 0
+    assert terminal("verify").status == 0
