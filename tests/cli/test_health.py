@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.cli.conftest import Terminal
 
 from ipyagent_sessions.store import Store
-from tests.cli.conftest import Terminal
 
 
 @pytest.fixture
