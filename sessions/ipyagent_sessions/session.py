@@ -75,6 +75,22 @@ class Session:
         return Session(self.place, self.header.parent.session) if self.header.parent else None
 
     @cached_property
+    def native(self) -> bool:
+        """Whether this session and all its ancestors were made in this store.
+
+        What came from elsewhere is in replay: nothing is appended to it, and nothing of it or of its forks is unpickled.
+        """
+        return self.header.store == self.place.id and (self.parent is None or self.parent.native)
+
+    def refuse_foreign(self) -> None:
+        """Raises UsageError for a session that was not made in this store; a fork of it may be written to."""
+        if self.header.store != self.place.id:
+            raise UsageError(
+                f"session {self.id} was not made in this store: it is in replay, and nothing is added to it",
+                hint=f"to go on from it, fork it: fork {self.id}, then resume the fork",
+            )
+
+    @cached_property
     def blobs(self) -> Blobs:
         folders: list[Path] = []
         ancestor = self.parent
@@ -176,11 +192,11 @@ class Session:
     # Writing
 
     def append(self, who: Holder, *, force: bool = False) -> Appender:
-        """Take the lease and begin a new epoch.  Raises LeaseHeld, DamageError.
+        """Take the lease and begin a new epoch.  Raises LeaseHeld, DamageError, and UsageError for an imported session.
 
         `force` takes over from a holder whose process is stopped; it is fenced from then on.
         """
-        _ = self.header
+        self.refuse_foreign()
         age = lease.heartbeat_age(self.layout)
         stale = age is None or age >= 2 * lease.HEARTBEAT
         force = force and stale and self.held()

@@ -8,5 +8,6 @@ ask         pause, cancel, approve, deny, checkpoint, rename: left for the holde
 start       run, resume, rerun, fork: what makes tasks
 check       doctor, config
 health      verify
+carry       export, import
 follow      watch a foreground task until it ends
 """

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any, Final
 
-from ipyagent_sessions.commands import ask, check, health, look, parser, start
+from ipyagent_sessions.commands import ask, carry, check, health, look, parser, start
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.commands.follow import Screen
 from ipyagent_sessions.errors import UsageError
@@ -82,6 +82,8 @@ _COMMANDS: Final[dict[str, Callable[[Door, Screen, argparse.Namespace], Any]]] =
     "sql": _sql,
     "models": _models,
     "tools": _tools,
+    "export": lambda door, screen, o: carry.export(door, o),
+    "import": lambda door, screen, o: carry.bring_in(door, o),
     "verify": lambda door, screen, o: health.verify(door, o.id, repair=o.repair),
     "doctor": lambda door, screen, o: check.doctor(door),
     "config": lambda door, screen, o: check.show_config(door, o.file),

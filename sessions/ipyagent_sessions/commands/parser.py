@@ -27,6 +27,8 @@ COMMANDS: Final = {
     "rerun": "do a task again for real, as a new task; results may differ",
     "sql": "one SELECT over the history of all sessions",
     "rename": "give a session another title",
+    "export": "write a session to one file: an archive, a notebook, JSONL or ATIF",
+    "import": "open an archive here; the session is in replay",
     "verify": "derive again what can be derived, and name damage by its place",
     "doctor": "what this installation has, and what to mend",
     "models": "which models are usable here, and why the others are not",
@@ -151,6 +153,7 @@ def _looking(commands: dict[str, _Parser]) -> None:
     commands["replay"].add_argument("--to", metavar="SEQ|LABEL", help="an event, or a checkpoint's label")
     commands["sql"].add_argument("query", nargs=argparse.REMAINDER, metavar="QUERY")
     commands["sql"].add_argument("--out", metavar="VAR", default=None, help="put the result into this variable")
+    _files(commands)
     commands["verify"].add_argument("id", nargs="?", metavar="ID", help="a session; default: the whole store")
     commands["verify"].add_argument(
         "--repair",
@@ -159,6 +162,17 @@ def _looking(commands: dict[str, _Parser]) -> None:
     )
     commands["config"].add_argument("--file", metavar="FILE", default=None, help="a YAML file with a checkpoint block")
     commands["help"].add_argument("topic", nargs="?", default=None)
+
+
+def _files(commands: dict[str, _Parser]) -> None:
+    export = commands["export"]
+    export.add_argument("id", nargs="?", metavar="ID", help="a session; default: @last")
+    export.add_argument("file", nargs="?", metavar="FILE", help="default: the id, in this folder")
+    form = export.add_mutually_exclusive_group()
+    form.add_argument("--notebook", action="store_true", help="its story as a notebook")
+    form.add_argument("--jsonl", action="store_true", help="its events as JSON, one a line")
+    form.add_argument("--atif", action="store_true", help="its story as an ATIF trajectory")
+    commands["import"].add_argument("file", metavar="FILE", help="an archive that export made")
 
 
 def split(line: str) -> list[str]:

@@ -67,6 +67,7 @@ def run(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandle |
 def resume(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandle | Ended:
     """Continue a task.  Ends and raises as `run` does."""
     session = door.session(options.id)
+    session.refuse_foreign()
     workflow = targets.recorded(door, session, setup_cells=options.setup_cells)
     handle = resume_task(
         session,

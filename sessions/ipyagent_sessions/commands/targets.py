@@ -62,7 +62,7 @@ def recorded(door: Door, session: Session, *, setup_cells: bool = False) -> Work
     if door.namespace is not None and name in door.namespace:
         return find(door, name)
     notebook = session.header.notebook
-    ours = session.header.store == door.store.id
+    ours = session.native
     if setup_cells and not ours:
         raise UsageError(
             f"session {session.id} was not made in this store: cells of the notebook it names are not run",

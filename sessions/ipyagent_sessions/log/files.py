@@ -37,6 +37,10 @@ SEAMS: Final = (
 )
 
 
+SIDE_SEAMS: Final = ("before export rename", "after export rename", "before import rename", "after import rename")
+"""Those that no running task passes."""
+
+
 class Disk:
     """The real disk."""
 

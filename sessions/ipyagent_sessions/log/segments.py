@@ -132,12 +132,16 @@ def _bits(values: list[bool]) -> pa.Buffer:
     return pa.py_buffer(int(text or "0", 2).to_bytes((len(values) + 7) // 8, "little"))
 
 
-def seal(layout: Layout, events: list[Event], epoch: int, opened: set[str], disk: Disk) -> SegmentFile:
+def seal(
+    layout: Layout, events: list[Event], epoch: int, opened: set[str], disk: Disk, *, session_id: str | None = None
+) -> SegmentFile:
     """Write `events` (contiguous, not empty) as a segment, and take their starts and ends into `opened`.
 
-    Raises OSError; no file of the segment's name exists then.
+    `session_id` is needed where the folder has another name yet.  Raises OSError; no file of the segment's name exists then.
     """
-    return _publish(layout, table_of(events, layout.root.name), events[0].seq, events[-1].seq, epoch, opened, disk)
+    return _publish(
+        layout, table_of(events, session_id or layout.root.name), events[0].seq, events[-1].seq, epoch, opened, disk
+    )
 
 
 def follow(opened: set[str], event_type: str, activity_id: str | None) -> None:

@@ -236,6 +236,7 @@ def request(
     If the lease is free it is taken and the request logged here.  Raises ControlRefused with the reason when it is
     refused, and ControlPending when the holder has not answered within `wait_s` seconds (the request stays and is
     answered later)."""
+    session.refuse_foreign()
     place = session.place
     control = Control(place.ids(), action, actor, ev.Stamper()(place.clock.now()), task_id, expects or [], args)
     after = session.last_seq()

@@ -203,7 +203,7 @@ def result_of(session: Session) -> Any:
     if body.result_lost is not None:
         raise ResultLost(system.target, "ResultLost", body.result_lost)
     packed = session.blobs.read(body.result_blob) if body.result_blob else body.result
-    return codec.loads(packed, trust_pickle=system.pickle)
+    return codec.loads(packed, trust_pickle=system.pickle and session.native)
 
 
 def _same_call(store: Store, key: str, *, completed_too: bool) -> Listed | None:
@@ -217,5 +217,7 @@ def _same_call(store: Store, key: str, *, completed_too: bool) -> Listed | None:
         if summary is None or summary.run_key != key:
             continue
         if summary.state not in ended or (completed_too and summary.state == TaskState.COMPLETED):
-            return found
+            with contextlib.suppress(IpyagentError):
+                if store.session(found.session_id).native:  # what was imported is not ours to go on with, nor to believe
+                    return found
     return None

@@ -43,8 +43,9 @@ def recall(run: TaskRun, plan: Plan, recorded: Recorded) -> Any:
 
 
 def _load(run: TaskRun, plan: Plan, recorded: Recorded) -> Any:
-    """The value; a pickled one only when this task or its own activity allows pickle, else NotSerialisable."""
-    trusted = plan.activity.pickle or run.options.pickle
+    """The value; a pickled one only when this task or its own activity allows pickle and all of it was made in this
+    store, else NotSerialisable."""
+    trusted = (plan.activity.pickle or run.options.pickle) and run.session.native
     if not recorded.by_reference:
         return codec.loads(recorded.result, trust_pickle=trusted)
     event = run.session.event(recorded.seq)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from ipyagent_sessions.log.files import SEAMS, Disk
+from ipyagent_sessions.log.files import SEAMS, SIDE_SEAMS, Disk
 
 
 class FaultyDisk(Disk):
@@ -47,8 +47,8 @@ class FaultyDisk(Disk):
 
     def do(self, seam: str, action: Callable[[], None], *, at: int = 1, times: int = 1) -> None:
         """Call `action` at the `at`-th passing of `seam` from now, and at the `times` - 1 that follow."""
-        if seam not in SEAMS:
-            raise ValueError(f"there is no seam {seam!r}; the seams are {', '.join(SEAMS)}")
+        if seam not in (*SEAMS, *SIDE_SEAMS):
+            raise ValueError(f"there is no seam {seam!r}; the seams are {', '.join((*SEAMS, *SIDE_SEAMS))}")
         with self._lock:
             self._faults.append(_Fault(seam, action, self.passed[seam] + at, times))
 

@@ -1,0 +1,94 @@
+"""Commands that carry a session to another place and back."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from ipyagent_sessions.commands.door import Door
+from ipyagent_sessions.errors import UsageError
+from ipyagent_sessions.exchange import atif, lines, notebook, pack, unpack
+from ipyagent_sessions.exchange.archive import SUFFIX
+from ipyagent_sessions.log.files import sync_file, temporary_beside
+from ipyagent_sessions.session import Session
+from ipyagent_sessions.views import formats
+from ipyagent_sessions.views.shown import Shown
+
+_KINDS: Final[dict[str, str]] = {"notebook": ".ipynb", "jsonl": ".jsonl", "atif": ".atif.json"}
+
+
+def export(door: Door, options: argparse.Namespace) -> Shown:
+    """Write a session to a file: an archive for another store, or its story in another form."""
+    session = door.session(options.id)
+    kind = next((name for name in _KINDS if getattr(options, name)), "archive")
+    path = _target(door, options.file, f"{session.id}{_KINDS.get(kind, SUFFIX)}")
+    if kind == "archive":
+        pack.export(session, path)
+        told = f"open it elsewhere with: {door.prefix} import {path.name}"
+    else:
+        _write(path, _WRITERS[kind](session), door)
+        told = {"notebook": "a notebook of its story", "jsonl": "its events, one a line", "atif": "an ATIF trajectory"}[kind]
+    size = path.stat().st_size
+    return Shown(
+        f"exported {session.id} to {path} ({formats.size(size)}); {told}",
+        None,
+        {"session_id": session.id, "file": str(path), "kind": kind, "bytes": size},
+    )
+
+
+def bring_in(door: Door, options: argparse.Namespace) -> Shown:
+    """Import an archive; the session is in replay here."""
+    done = unpack.bring_in(door.store, door.folder / Path(options.file).expanduser())
+    data = {"session_id": done.session_id, "new": done.new, "known": done.known, "events": done.events}
+    if not done.new:
+        return Shown(f"{done.session_id} is here already, with the same content", None, data)
+    also = [session_id for session_id in done.new if session_id != done.session_id]
+    told = [f"imported {done.session_id} ({done.events} events); it is in replay, and nothing of it runs"]
+    told += [f"with the part of its ancestors that it needs: {', '.join(also)}"] if also else []
+    told += [
+        f"look at it with: {door.prefix} replay {done.session_id}; go on from it with: {door.prefix} fork {done.session_id}"
+    ]
+    return Shown("\n".join(told), None, data)
+
+
+def _target(door: Door, wanted: str | None, name: str) -> Path:
+    """The file to write.  Raises UsageError for one that exists."""
+    path = door.folder / (Path(wanted).expanduser() if wanted else name)
+    path = path / name if path.is_dir() else path
+    if path.exists():
+        raise UsageError(f"{path} exists", hint="name another file, or remove it first")
+    if not path.parent.is_dir():
+        raise UsageError(f"there is no folder {path.parent}")
+    return path
+
+
+def _write(path: Path, pieces: Iterable[bytes], door: Door) -> None:
+    temporary = temporary_beside(path)
+    try:
+        with open(temporary, "wb") as file:
+            file.writelines(pieces)
+            file.flush()
+            sync_file(file.fileno())
+        door.store.disk.publish(temporary, path, what="export")
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _notebook(session: Session) -> list[bytes]:
+    import nbformat
+
+    return [nbformat.writes(notebook.notebook(session)).encode(), b"\n"]
+
+
+def _atif(session: Session) -> list[bytes]:
+    return [json.dumps(atif.trajectory(session), indent=2, ensure_ascii=False).encode(), b"\n"]
+
+
+_WRITERS: Final[dict[str, Callable[[Session], Iterable[bytes]]]] = {
+    "notebook": _notebook,
+    "jsonl": lines.lines,
+    "atif": _atif,
+}

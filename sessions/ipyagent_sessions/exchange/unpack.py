@@ -1,0 +1,250 @@
+"""An archive into a store, where the session is in replay.
+
+Everything is checked before anything is visible: checksums, contiguity, the chain of parents, that each blob is there, that
+the events can be folded, that nothing has to be unpickled.  Then the sessions appear, each complete, the oldest first.
+
+What was imported is never written to: `Session.native` is false, so no door resumes it, answers in it or unpickles from it.  A
+person who wants to go on forks it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from ipyagent_sessions import events as ev
+from ipyagent_sessions import folding
+from ipyagent_sessions.errors import DamageError, IpyagentError, NewerFormat, UsageError
+from ipyagent_sessions.events import Event
+from ipyagent_sessions.exchange.archive import Archive, Part, opened
+from ipyagent_sessions.log import live, segments
+from ipyagent_sessions.log.files import sync_file, sync_folder
+from ipyagent_sessions.log.format import event_of
+from ipyagent_sessions.log.layout import FORMAT, Layout
+from ipyagent_sessions.place import Header
+from ipyagent_sessions.session import Session, summarise
+from ipyagent_sessions.state import State
+from ipyagent_sessions.store import Store
+from ipyagent_sessions.verify.blobs import named_by
+
+ELSEWHERE: Final = "elsewhere"
+"""The store of an import that does not say a credible one."""
+_LINE: Final = 256 * 2**20
+
+
+class Imported(Struct):
+    """What an import did: `new` are the ids that it added, `known` those that were here with the same content."""
+
+    session_id: str
+    events: int
+    new: list[str]
+    known: list[str]
+
+
+def bring_in(store: Store, path: Path) -> Imported:
+    """Import the archive at `path`.
+
+    Raises UsageError for what is no archive, holds what none may, or has an id that is here with other content, DamageError
+    for one that was cut or changed, NewerFormat.  Nothing is imported then.
+    """
+    with opened(path) as archive:
+        _check_lineage(archive)
+        state, drafts, known = State(), list[tuple[str, Path]](), list[str]()
+        previous: Event | None = None
+        try:
+            for part in archive.manifest.lineage:
+                incoming = _Incoming(archive, part, state, previous)
+                if (store.sessions_folder / part.session).exists():
+                    previous = incoming.compare(store.session(part.session))
+                    known.append(part.session)
+                else:
+                    draft = store.sessions_folder / f".{store.ids()}"  # swept when this process dies
+                    draft.mkdir()
+                    drafts.append((part.session, draft))
+                    previous = incoming.unpack(Layout(draft), store)
+            for session_id, draft in drafts:
+                store.disk.publish(draft, store.sessions_folder / session_id, what="import")
+        except BaseException:
+            for _, draft in drafts:
+                shutil.rmtree(draft, ignore_errors=True)
+            raise
+        count = sum(part.last - part.first + 1 for part in archive.manifest.lineage)
+        return Imported(archive.manifest.session, count, [session_id for session_id, _ in drafts], known)
+
+
+def _check_lineage(archive: Archive) -> None:
+    """The parts follow one another, and the last one is the session.  Raises DamageError."""
+    after, ids = 0, set[str]()
+    for part in archive.manifest.lineage:
+        if part.first != after + 1 or part.last < part.first or part.session in ids:
+            raise _wrong(archive, f"its lineage does not hang together at session {part.session[:40]}")
+        after = part.last
+        ids.add(part.session)
+    if not ids or archive.manifest.lineage[-1].session != archive.manifest.session:
+        raise _wrong(archive, "its lineage does not lead to its session")
+    if any(name.split("/")[1] not in ids for name in archive.manifest.members):
+        raise _wrong(archive, "it holds files of a session that is not in its lineage")
+
+
+class _Incoming:
+    """One session of an archive, being read.  `state` is folded on, `before` is the last event of its parent."""
+
+    def __init__(self, archive: Archive, part: Part, state: State, before: Event | None) -> None:
+        self.archive = archive
+        self.part = part
+        self.state = state
+        self.before = before
+        self.header = self._header()
+        self._named = set[str]()
+
+    def _header(self) -> Header:
+        try:
+            header = msgspec.json.decode(self.archive.read(f"s/{self.part.session}/session.json"), type=Header)
+        except msgspec.DecodeError as error:
+            raise _wrong(self.archive, f"the header of session {self.part.session} cannot be read: {error}") from error
+        if header.format > FORMAT:
+            raise NewerFormat(
+                f"session {header.session_id} has format {header.format}, this version reads up to {FORMAT}",
+                hint="import it with the newer ipyagent that wrote it",
+            )
+        parent, before = header.parent, self.before
+        fits = (
+            parent is None
+            if before is None
+            else parent is not None and parent.seq == before.seq and parent.hash == ev.digest(before)
+        )
+        if header.session_id != self.part.session or not fits:
+            raise _wrong(self.archive, f"the header of session {self.part.session} does not fit its lineage")
+        return header
+
+    def events(self) -> Iterator[Event]:
+        """The events, each verified and folded.  Raises DamageError, NewerFormat, UsageError for a pickled value."""
+        expected = self.part.first
+        for line in self._lines():
+            event = event_of(line)
+            if event is None or event.seq != expected:
+                raise _wrong(self.archive, f"event {expected} of session {self.part.session} does not verify")
+            if _pickled(event.payload):
+                raise self._unpicklable(f"event {event.seq}")
+            folding.apply(self.state, event)
+            self._named.update(named_by(event))
+            yield event
+            expected += 1
+        if expected != self.part.last + 1:
+            raise _wrong(self.archive, f"session {self.part.session} ends at event {expected - 1}")
+
+    def _lines(self) -> Iterator[bytes]:
+        rest = b""
+        for piece in self.archive.pieces(f"s/{self.part.session}/events.jsonl"):
+            *lines, rest = (rest + piece).split(b"\n")
+            yield from lines
+            if len(rest) > _LINE:
+                raise _wrong(self.archive, "a line of it has no end")
+        if rest:
+            yield rest
+
+    def compare(self, here: Session) -> Event:
+        """Check that the session here holds the same events.  Returns the last one; raises UsageError."""
+        last, mine = None, here.events(self.part.first - 1, self.part.last, lineage=False)
+        try:
+            same = here.header.parent == self.header.parent
+        except IpyagentError:
+            same = False
+        for event in self.events():
+            found = next(mine, None) if same else None
+            if found is None or ev.encode(found) != ev.encode(event):
+                raise UsageError(
+                    f"session {here.id} is here already, with other content from event {event.seq} on",
+                    hint=f"nothing was imported; look at both, and delete the one here first if you want the other: "
+                    f"delete {here.id}",
+                )
+            last = event
+        assert last is not None
+        return last
+
+    def unpack(self, layout: Layout, store: Store) -> Event:
+        """Write the session into a folder that nobody sees yet.  Returns its last event."""
+        layout.events.mkdir()
+        batch: list[Event] = []
+        opened_ = set[str]()
+        last: Event | None = None
+        for event in self.events():
+            batch.append(event)
+            last = event
+            if len(batch) == segments.ROW_GROUP:
+                _seal(layout, self.part.session, batch, opened_, store)
+                batch = []
+        if batch:
+            _seal(layout, self.part.session, batch, opened_, store)
+        self._blobs(layout)
+        origin = self.header.store if self.header.store not in (None, store.id) else ELSEWHERE
+        header = msgspec.structs.replace(self.header, store=origin)
+        _durable(layout.header, [msgspec.json.encode(header)])
+        live.write_summary(layout, summarise(self.part.session, self.state), store.disk)
+        sync_folder(layout.root)
+        assert last is not None
+        return last
+
+    def _blobs(self, layout: Layout) -> None:
+        held = self.archive.blobs(self.part.session)
+        missing = sorted(self._named - set(held))
+        if missing:
+            raise _wrong(self.archive, f"the blob {missing[0][:12]} of session {self.part.session} is not in it")
+        for name in held:
+            layout.blobs.mkdir(exist_ok=True)
+            path = f"s/{self.part.session}/blobs/{name}"
+            if self.archive.manifest.members[path].sha256 != name:
+                raise _wrong(self.archive, f"the blob {name[:12]} is not what its name says")
+            _durable(layout.blobs / name, self.archive.pieces(path))
+            if _pickled((layout.blobs / name).read_bytes()):
+                raise self._unpicklable(f"the blob {name[:12]}")
+        if held:
+            sync_folder(layout.blobs)
+
+    def _unpicklable(self, where: str) -> UsageError:
+        return UsageError(
+            f"{self.archive.path.name} is refused: {where} of session {self.part.session} holds a pickled value, "
+            "and a pickle from elsewhere can run anything",
+            hint="nothing was imported; export it as a notebook, or run it again without --pickle",
+        )
+
+
+def _seal(layout: Layout, session_id: str, batch: list[Event], opened_: set[str], store: Store) -> None:
+    """Epoch 0 is nobody's: whoever might hold the lease is of a later one."""
+    segments.seal(layout, batch, 0, opened_, store.disk, session_id=session_id)
+
+
+def _pickled(body: bytes | msgspec.Raw) -> bool:
+    """Whether JSON holds a value in the tagged form that only pickle can read; what is no JSON holds none."""
+    raw = bytes(memoryview(body))
+    if b"pickle" not in raw and b"\\u" not in raw:
+        return False
+    open_: list[Any] = []
+    with contextlib.suppress(msgspec.DecodeError, RecursionError):
+        open_.append(msgspec.json.decode(raw))
+    while open_:
+        node = open_.pop()
+        if isinstance(node, dict):
+            if node.get("$") == "pickle":
+                return True
+            open_ += node.values()
+        elif isinstance(node, list):
+            open_ += node
+    return False
+
+
+def _durable(path: Path, pieces: Iterator[bytes] | list[bytes]) -> None:
+    with open(path, "xb") as file:
+        file.writelines(pieces)
+        file.flush()
+        sync_file(file.fileno())
+
+
+def _wrong(archive: Archive, what: str) -> DamageError:
+    return DamageError(f"{archive.path.name} was cut or changed: {what}", hint="export it again; nothing was imported")

@@ -1,0 +1,65 @@
+"""`ipyagent export` and `ipyagent import` in a terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from tests.cli.conftest import Terminal
+
+from ipyagent_sessions.store import Store
+
+
+@pytest.fixture
+def waits(terminal: Terminal, folder: Path) -> str:
+    """The id of a session whose task waits for an answer."""
+    terminal("run", "flows:audit")
+    return Store(folder / "store").session_ids()[0]
+
+
+def test_a_session_travels_to_another_store_and_is_in_replay_there(terminal: Terminal, folder: Path, waits: str) -> None:
+    said = terminal("export", waits, "a.ipyagent.zip")
+    assert (said.status, said.err) == (0, "")
+    there = terminal("--store", "other", "import", "a.ipyagent.zip")
+    assert (there.status, there.err) == (0, "")
+    assert "in replay" in there.out
+    assert "is here already" in terminal("--store", "other", "import", "a.ipyagent.zip").out
+    refused = terminal("--store", "other", "resume", waits)
+    assert refused.status == 2
+    assert refused.err.count("\n") == 1
+    assert "fork" in refused.err
+    assert terminal("--store", "other", "approve", waits).status == 2
+    assert terminal("--store", "other", "replay", waits).status == 0
+
+
+def test_the_same_call_does_not_go_on_with_an_import(terminal: Terminal, folder: Path, waits: str) -> None:
+    terminal("export", waits, "a.zip")
+    terminal("--store", "other", "import", "a.zip")
+    terminal("--store", "other", "run", "flows:audit")
+    assert len(Store(folder / "other").session_ids()) == 2
+
+
+def test_every_form_is_written_once_and_nothing_is_overwritten(terminal: Terminal, folder: Path, waits: str) -> None:
+    for option, suffix in (("--jsonl", ".jsonl"), ("--atif", ".atif.json"), ("--notebook", ".ipynb")):
+        assert terminal("export", waits, option).status == 0
+        assert (folder / f"{waits}{suffix}").stat().st_size > 0
+        again = terminal("export", waits, option)
+        assert again.status == 2
+        assert "exists" in again.err
+    assert json.loads((folder / f"{waits}.atif.json").read_text())["session_id"] == waits
+    nbformat.read(folder / f"{waits}.ipynb", as_version=4)
+
+
+def test_the_notebook_runs_and_gives_what_was_recorded(
+    terminal: Terminal, folder: Path, waits: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal("export", waits, "story.ipynb", "--notebook")
+    made = nbformat.read(folder / "story.ipynb", as_version=4)
+    recorded = [c.outputs[0].data for c in made.cells if c.cell_type == "code" and c.outputs]
+    ran = NotebookClient(made, timeout=60, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute()
+    again = [c.outputs[0].data for c in ran.cells if c.cell_type == "code" and c.outputs]
+    assert again == recorded
+    assert len(recorded) == 4
