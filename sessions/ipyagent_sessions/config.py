@@ -67,8 +67,6 @@ def checkpoint_policy(document: Any) -> CheckpointPolicy:
     ignored: list[str] = []
     last_events = _include(block.get("include"), ignored)
     _storage(block.get("storage"), ignored)
-    if "retention" in block:
-        ignored.append("checkpoint.retention: clean-up by age is not part of this version")
     retention = mapping(block.get("retention", {}), "checkpoint.retention", {"successful", "failed"})
     return CheckpointPolicy(
         interval,

@@ -51,7 +51,8 @@ class Parent(Struct, frozen=True):
 
 
 class Header(Struct, frozen=True, omit_defaults=True):
-    """`session.json`, written once.  `store` is the id of the store the session was made in."""
+    """`session.json`, written once, and once more when a parent is deleted.  `store` is the id of the store the session was
+    made in; `foreign` says that it took over events that were made elsewhere."""
 
     format: int
     session_id: str
@@ -59,6 +60,7 @@ class Header(Struct, frozen=True, omit_defaults=True):
     notebook: str | None = None
     parent: Parent | None = None
     store: str | None = None
+    foreign: bool = False
 
 
 class Place:

@@ -80,7 +80,8 @@ class Session:
 
         What came from elsewhere is in replay: nothing is appended to it, and nothing of it or of its forks is unpickled.
         """
-        return self.header.store == self.place.id and (self.parent is None or self.parent.native)
+        header = self.header
+        return header.store == self.place.id and not header.foreign and (self.parent is None or self.parent.native)
 
     def refuse_foreign(self) -> None:
         """Raises UsageError for a session that was not made in this store; a fork of it may be written to."""

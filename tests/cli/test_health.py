@@ -45,3 +45,31 @@ def test_what_is_derived_is_repaired(terminal: Terminal, folder: Path, done: str
     assert terminal("verify").status == 1
     assert terminal("verify", "--repair").status == 0
     assert terminal("verify").status == 0
+
+
+def test_gc_lists_before_it_removes(terminal: Terminal, folder: Path, done: str) -> None:
+    terminal("approve", done)
+    terminal("resume", done)
+    (folder / "ipyagent.yaml").write_text("checkpoint: {retention: {successful: 0s}}")
+    checkpoints = Store(folder / "store").session(done).layout.checkpoints
+    before = sorted(checkpoints.iterdir())
+    assert len(before) > 1
+    listed = terminal("gc")
+    assert (listed.status, listed.err) == (0, "")
+    assert "would go" in listed.out
+    assert sorted(checkpoints.iterdir()) == before
+    assert "removed" in terminal("gc", "--yes").out
+    assert len(list(checkpoints.iterdir())) < len(before)
+    assert "nothing has outlived" in terminal("gc").out
+    assert terminal("verify").status == 0
+
+
+def test_delete_says_what_is_lost_before_it_does(terminal: Terminal, folder: Path, done: str) -> None:
+    said = terminal("delete", done)
+    assert (said.status, said.err) == (0, "")
+    assert "would delete" in said.out
+    assert "1 request" in said.out
+    assert Store(folder / "store").session_ids() == [done]
+    assert terminal("delete", done, "--yes").out.startswith("deleted")
+    assert Store(folder / "store").session_ids() == []
+    assert terminal("delete", done).status == 1

@@ -7,7 +7,7 @@ look        ls, status, log, state, checkpoints, replay, sql: nothing is changed
 ask         pause, cancel, approve, deny, checkpoint, rename: left for the holder, or logged here
 start       run, resume, rerun, fork: what makes tasks
 check       doctor, config
-health      verify
+health      verify, gc, delete
 carry       export, import
 follow      watch a foreground task until it ends
 """

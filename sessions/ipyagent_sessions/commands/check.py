@@ -54,6 +54,8 @@ def show_config(door: Door, file: str | None) -> Shown:
         ["last events in a checkpoint", policy.last_events],
     ]
     note = f"from {source}"
+    rows.append(["kept after a task completed", formats.duration(policy.successful_s)])
+    rows.append(["kept after one failed or was cancelled", formats.duration(policy.failed_s)])
     if policy.not_in_force:
         note += "\nnot in force on this installation:\n" + "\n".join(f"  {line}" for line in policy.not_in_force)
     return Table(["checkpoint", "value"], rows, note=note)

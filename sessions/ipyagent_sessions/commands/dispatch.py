@@ -84,6 +84,8 @@ _COMMANDS: Final[dict[str, Callable[[Door, Screen, argparse.Namespace], Any]]] =
     "tools": _tools,
     "export": lambda door, screen, o: carry.export(door, o),
     "import": lambda door, screen, o: carry.bring_in(door, o),
+    "gc": lambda door, screen, o: health.gc(door, yes=o.yes),
+    "delete": lambda door, screen, o: health.delete(door, door.session(o.id), yes=o.yes),
     "verify": lambda door, screen, o: health.verify(door, o.id, repair=o.repair),
     "doctor": lambda door, screen, o: check.doctor(door),
     "config": lambda door, screen, o: check.show_config(door, o.file),

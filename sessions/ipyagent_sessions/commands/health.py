@@ -6,9 +6,14 @@ from typing import Any
 
 import msgspec
 
+from ipyagent_sessions.commands.check import policy_of
 from ipyagent_sessions.commands.door import Door
+from ipyagent_sessions.errors import LeaseHeld
+from ipyagent_sessions.retention import clean, deletion, expiry
+from ipyagent_sessions.session import Session
 from ipyagent_sessions.verify import whole
 from ipyagent_sessions.verify.finding import Report
+from ipyagent_sessions.views import formats
 from ipyagent_sessions.views.shown import Shown, Table
 
 WIDE = 160
@@ -30,6 +35,52 @@ def verify(door: Door, session_id: str | None, *, repair: bool) -> Judged:
         report = whole.session(door.session(session_id), repair=repair)
     data = {**msgspec.to_builtins(report), "damaged": report.damaged}
     return Judged(_table(report), data, failed=report.damaged)
+
+
+def gc(door: Door, *, yes: bool) -> Shown:
+    """List the checkpoints that have outlived the policy, and why; with `yes` remove them."""
+    policy = policy_of(door, None)
+    due = clean.checkpoints(door.store, policy, by=door.actor) if yes else expiry.expired(door.store, policy)
+    rows = [[d.session_id, d.seq, d.file.rpartition("/")[2], formats.size(d.size), d.why] for d in due]
+    size = formats.size(sum(d.size for d in due))
+    kept = f"kept: completed {formats.duration(policy.successful_s)}, failed or cancelled {formats.duration(policy.failed_s)}"
+    done = (
+        f"{_many(len(due), 'checkpoint')} ({size}) {'removed; gc.jsonl in the store says what and why' if yes else 'would go'}"
+    )
+    note = f"{done}; {kept}" + ("" if yes else f"\nremove with: {door.prefix} gc --yes; the log and its results stay")
+    columns = ["session", "seq", "checkpoint", "size", "why"]
+    return Table(
+        columns, rows, right=["seq", "size"], note=note, empty=f"nothing has outlived its retention ({kept})", width=WIDE
+    )
+
+
+def delete(door: Door, session: Session, *, yes: bool) -> Shown:
+    """Say what deleting a session loses and what depends on it; with `yes` do it."""
+    found = deletion.loss(door.store, session)
+    if yes:
+        if found.problem:
+            raise LeaseHeld(f"{found.problem}; nothing was deleted", hint="pause or cancel it first")
+        deletion.delete(door.store, session)
+    told = [
+        f"{'deleted' if yes else 'would delete'} {session.id} {found.title!r} ({found.state}): "
+        f"{_many(found.events, 'event')}, {_many(found.tasks, 'task')}, "
+        f"{formats.size(found.bytes)}, the record of {formats.money(found.cost_usd)}"
+    ]
+    if found.needs_you and not yes:
+        told.append(f"{_many(found.needs_you, 'request')} of it wait for an answer")
+    if found.forks:
+        got = (
+            "got a copy of what they share with it" if yes else "depend on it, and get a copy of what they share with it first"
+        )
+        told.append(f"its forks {', '.join(found.forks)} {got}")
+    if not yes:
+        told.append(
+            f"it cannot be done now: {found.problem}"
+            if found.problem
+            else f"do it with: {door.prefix} delete {session.id} --yes"
+        )
+        told.append(f"keep a copy with: {door.prefix} export {session.id}")
+    return Shown("\n".join(told), None, {**msgspec.to_builtins(found), "deleted": yes})
 
 
 def _table(report: Report) -> Shown:

@@ -11,6 +11,7 @@ from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.errors import NotFound, UsageError
 from ipyagent_sessions.events import Event, payload_of, seconds_of
 from ipyagent_sessions.lifecycle import TRANSITIONS
+from ipyagent_sessions.retention import clean
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.state import State, encode
 from ipyagent_sessions.views import formats
@@ -52,7 +53,7 @@ def ls(door: Door, *, everything: bool) -> Table:
     if not everything and len(rows) > LISTED:
         hidden += len(rows) - LISTED
         rows = rows[:LISTED]
-    note = f"{hidden} more with --all" if hidden else ""
+    note = "\n".join(filter(None, [f"{hidden} more with --all" if hidden else "", clean.standing(door.store)]))
     return Table(
         ["id", "title", "state", "done", "changed", "needs you", "notebook"],
         rows,

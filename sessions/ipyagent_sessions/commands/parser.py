@@ -29,6 +29,8 @@ COMMANDS: Final = {
     "rename": "give a session another title",
     "export": "write a session to one file: an archive, a notebook, JSONL or ATIF",
     "import": "open an archive here; the session is in replay",
+    "gc": "what has outlived its retention, and why; --yes removes it",
+    "delete": "delete a session; says first what is lost and what depends on it",
     "verify": "derive again what can be derived, and name damage by its place",
     "doctor": "what this installation has, and what to mend",
     "models": "which models are usable here, and why the others are not",
@@ -172,6 +174,9 @@ def _files(commands: dict[str, _Parser]) -> None:
     form.add_argument("--notebook", action="store_true", help="its story as a notebook")
     form.add_argument("--jsonl", action="store_true", help="its events as JSON, one a line")
     form.add_argument("--atif", action="store_true", help="its story as an ATIF trajectory")
+    commands["gc"].add_argument("--yes", action="store_true", help="remove what is listed; the log and its results stay")
+    commands["delete"].add_argument("id", metavar="ID", help="a session")
+    commands["delete"].add_argument("--yes", action="store_true", help="do it; forks first get the part that they share")
     commands["import"].add_argument("file", metavar="FILE", help="an archive that export made")
 
 

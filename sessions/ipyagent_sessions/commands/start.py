@@ -15,6 +15,7 @@ from ipyagent_sessions.commands.follow import Screen, follow
 from ipyagent_sessions.errors import NotFound, TaskNotCompleted, UsageError
 from ipyagent_sessions.events import payload_of
 from ipyagent_sessions.lifecycle import ENDED, TaskState
+from ipyagent_sessions.retention import clean
 from ipyagent_sessions.run.beginning import Resume
 from ipyagent_sessions.run.definitions import Workflow
 from ipyagent_sessions.run.launch import launch, rerun, resume_task
@@ -192,6 +193,9 @@ def go(door: Door, screen: Screen, handle: TaskHandle, *, background: bool) -> T
     if background:
         return handle
     follow(door, handle, screen)
+    told = clean.by_itself(door.store, policy_of(door, None))
+    if told:
+        screen.update(Shown(told))
     try:
         return Ended(handle.session.id, handle.task_id, handle.result(), handle.kind)
     except TaskNotCompleted as error:

@@ -37,7 +37,14 @@ SEAMS: Final = (
 )
 
 
-SIDE_SEAMS: Final = ("before export rename", "after export rename", "before import rename", "after import rename")
+SIDE_SEAMS: Final = (
+    "before export rename",
+    "after export rename",
+    "before import rename",
+    "after import rename",
+    "before delete rename",
+    "after delete rename",
+)
 """Those that no running task passes."""
 
 

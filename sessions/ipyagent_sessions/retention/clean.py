@@ -1,0 +1,152 @@
+"""Removing what has outlived the policy: on request, and once a day by itself after it was announced.
+
+    <store>/gc.json     when it was announced, and when it was last looked or cleaned by itself
+    <store>/gc.jsonl    one line for each file that was removed: when, by whom, why
+    <store>/gc.lock     one clean-up at a time
+
+A file's line is on disk before the file goes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from ipyagent_sessions.config import CheckpointPolicy
+from ipyagent_sessions.errors import LeaseHeld
+from ipyagent_sessions.events import Stamper
+from ipyagent_sessions.log.exclusive import exclusive
+from ipyagent_sessions.log.files import sync_file
+from ipyagent_sessions.retention import expiry
+from ipyagent_sessions.retention.expiry import DAY, Expired
+from ipyagent_sessions.store import Store
+
+EVERY_S: Final = DAY
+"""How often the store is looked at, and how long a person has between the announcement and the first clean-up."""
+
+
+class _Known(Struct, omit_defaults=True):
+    announced: float | None = None
+    looked: float = 0.0
+
+
+class Entry(Struct, frozen=True, omit_defaults=True):
+    """A line of `gc.jsonl`."""
+
+    at: str
+    by: str
+    file: str
+    bytes: int
+    why: str
+
+
+class Removable(Protocol):
+    """What a plan lists."""
+
+    @property
+    def file(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def why(self) -> str: ...
+
+
+def checkpoints(store: Store, policy: CheckpointPolicy, *, by: str) -> list[Expired]:
+    """Remove the checkpoints that have outlived the policy; returns them.  Raises LeaseHeld, OSError."""
+    with exclusive(store.root / "gc.lock", what="a clean-up"):
+        gone: list[Expired] = []
+        points = expiry.fork_points(store)
+        by_session: dict[str, list[Expired]] = {}
+        for found in expiry.expired(store, policy):
+            by_session.setdefault(found.session_id, []).append(found)
+        for session_id in by_session:  # once more, since a task may have been continued or forked while others were cleaned
+            due = expiry.of_session(store.session(session_id), policy, points.get(session_id, []))
+            remove(store, due, by=by)
+            gone += due
+        return gone
+
+
+def remove(store: Store, due: Sequence[Removable], *, by: str) -> None:
+    """Write down what goes and why, durably; then let it go, the newest first: a difference before what it stands on."""
+    if not due:
+        return
+    now = Stamper()(store.clock.now())
+    lines = [msgspec.json.encode(Entry(now, by, d.file, d.size, d.why)) + b"\n" for d in due]
+    with open(store.root / "gc.jsonl", "ab") as file:
+        file.writelines(lines)
+        file.flush()
+        sync_file(file.fileno())
+    for item in reversed(due):
+        Path(store.root, item.file).unlink(missing_ok=True)
+
+
+def record(store: Store) -> list[Entry]:
+    """What was removed so far, oldest first."""
+    try:
+        body = (store.root / "gc.jsonl").read_bytes()
+    except FileNotFoundError:
+        return []
+    out: list[Entry] = []
+    for line in body.split(b"\n"):
+        try:
+            out.append(msgspec.json.decode(line, type=Entry))
+        except msgspec.DecodeError:
+            continue
+    return out
+
+
+def by_itself(store: Store, policy: CheckpointPolicy) -> str:
+    """What a door does after a task, once a day: announce the first clean-up, and from a day later on clean.
+
+    Returns what a person is to be told, mostly nothing.  A disk that refuses, or another process that cleans, is no trouble.
+    """
+    try:
+        known, now = _known(store), store.clock.now()
+        if now - known.looked < EVERY_S:
+            return ""
+        told = ""
+        if known.announced is None:
+            due = expiry.expired(store, policy)
+            if due:
+                known.announced = now
+                told = _announcement(due, now)
+        elif now - known.announced >= EVERY_S:
+            checkpoints(store, policy, by="ipyagent, by itself")
+        known.looked = now
+        store.disk.replace(store.root / "gc.json", msgspec.json.encode(known))
+        return told
+    except (OSError, LeaseHeld):
+        return ""
+
+
+def standing(store: Store) -> str:
+    """The announcement for as long as nothing was cleaned yet, empty otherwise: for lists and the doctor."""
+    known = _known(store)
+    if known.announced is None or os.path.exists(store.root / "gc.jsonl"):
+        return ""
+    return f"old checkpoints of ended tasks are removed from {_day(known.announced + EVERY_S)} on; gc lists them"
+
+
+def _announcement(due: list[Expired], now: float) -> str:
+    size = sum(d.size for d in due) / 1e6
+    return (
+        f"{len(due)} checkpoints of ended tasks ({size:.1f} MB) are older than checkpoint.retention allows; from "
+        f"{_day(now + EVERY_S)} on such are removed once a day. The log and its results stay. `gc` lists them and says why; "
+        "a longer retention keeps them."
+    )
+
+
+def _day(seconds: float) -> str:
+    return Stamper()(seconds)[:10]
+
+
+def _known(store: Store) -> _Known:
+    try:
+        return msgspec.json.decode((store.root / "gc.json").read_bytes(), type=_Known)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return _Known()

@@ -1,0 +1,119 @@
+"""Deleting a session, after its forks have got what they share with it.
+
+A fork continues its parent's log.  Before the parent goes, the fork gets a copy of the parent's own part (segments of epoch 0
+and the blobs that they name), and its header takes the parent's parent for its own.  The header is replaced last: a crash
+before that leaves a fork that still reads from its parent, and copies that nobody counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Generator
+
+import msgspec
+from msgspec import Struct
+
+from ipyagent_sessions.errors import DamageError, IpyagentError, UsageError
+from ipyagent_sessions.events import Event
+from ipyagent_sessions.log import lease, segments
+from ipyagent_sessions.log.lease import this_process
+from ipyagent_sessions.log.reader import Reader
+from ipyagent_sessions.session import Session
+from ipyagent_sessions.store import Store
+from ipyagent_sessions.verify.blobs import named_by
+
+
+class Loss(Struct):
+    """What deleting a session would lose, and who depends on it.  `problem` says why it cannot be done, if so."""
+
+    session_id: str
+    title: str = ""
+    state: str = ""
+    events: int = 0
+    tasks: int = 0
+    needs_you: int = 0
+    cost_usd: float = 0.0
+    bytes: int = 0
+    forks: list[str] = []
+    problem: str = ""
+
+
+def loss(store: Store, session: Session) -> Loss:
+    """What would be lost.  A damaged session can be deleted too, unless forks need what is damaged."""
+    size = sum(p.stat().st_size for p in session.layout.root.rglob("*") if p.is_file())
+    found = Loss(session.id, bytes=size, forks=store.children(session.id))
+    try:
+        summary = session.summary()
+        found.title, found.tasks, found.needs_you = summary.title, summary.tasks, summary.needs_you
+        found.cost_usd, found.state = summary.cost_usd, session.effective_state(summary)
+        found.events = session.last_seq() - session.first + 1
+    except IpyagentError as error:
+        found.state = f"damaged: {error.message}"
+    held = [s for s in (session.id, *found.forks) if store.session(s).held()]
+    if held:
+        found.problem = f"{', '.join(held)} {'is' if len(held) == 1 else 'are'} held: a task runs there"
+    return found
+
+
+def delete(store: Store, session: Session) -> Loss:
+    """Delete a session.
+
+    Raises LeaseHeld when it or a fork of it is held, DamageError when a fork needs events of it that are damaged; it is still
+    there then, and so is every fork.
+    """
+    found = loss(store, session)
+    with _held(session):
+        for child_id in store.children(session.id):
+            child = store.session(child_id)
+            with _held(child):
+                hand_over(session, child)
+        if store.children(session.id):
+            raise UsageError(f"session {session.id} was forked while it was being deleted", hint="delete it once more")
+        hidden = store.sessions_folder / f".{session.id}"
+        shutil.rmtree(hidden, ignore_errors=True)
+        store.disk.publish(session.layout.root, hidden, what="delete")
+    shutil.rmtree(hidden, ignore_errors=True)  # what a crash leaves of it is swept when the store is opened
+    return found
+
+
+@contextlib.contextmanager
+def _held(session: Session) -> Generator[None]:
+    """Its lease, so that nobody begins to write.  Raises LeaseHeld."""
+    held = lease.acquire(session.layout, this_process(by="delete"), now=session.place.clock.now())
+    try:
+        yield
+    finally:
+        held.release()
+
+
+def hand_over(parent: Session, child: Session) -> None:
+    """Give a fork the part of its parent's log that it shares.  The caller holds both.  Raises DamageError."""
+    point = child.header.parent
+    if point is None or point.session != parent.id:
+        return
+    reader = Reader(parent.layout, parent.first)
+    batch: list[Event] = []
+    opened = set[str]()
+    named: dict[str, None] = {}
+    disk, count = parent.place.disk, 0
+    for event in reader.events(until=point.seq):
+        named |= dict.fromkeys(named_by(event))
+        batch.append(event)
+        count += 1
+        if len(batch) == segments.ROW_GROUP:
+            segments.seal(child.layout, batch, 0, opened, disk)
+            batch = []
+    if batch:
+        segments.seal(child.layout, batch, 0, opened, disk)
+    if reader.missing or count != point.seq - parent.first + 1:
+        raise DamageError(
+            f"session {child.id} shares events of {parent.id} that are damaged or missing",
+            hint="ipyagent verify says where; delete the fork first, or restore the file from a copy",
+        )
+    for name in named:
+        child.blobs.write(name, parent.blobs.read(name), disk)
+    header = msgspec.structs.replace(
+        child.header, parent=parent.header.parent, foreign=child.header.foreign or not parent.native
+    )
+    disk.write_whole(child.layout.header, msgspec.json.encode(header), what="header")
