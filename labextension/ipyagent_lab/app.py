@@ -13,6 +13,7 @@ from jupyter_server.serverapp import ServerApp
 from traitlets import Bool, Unicode
 
 from ipyagent_lab.routes.base import SETTING
+from ipyagent_lab.routes.branches import AftermathHandler, CompareHandler
 from ipyagent_lab.routes.control import ControlHandler, ForkHandler
 from ipyagent_lab.routes.history import BlobHandler, EventsHandler, StateHandler
 from ipyagent_lab.routes.sessions import SessionHandler, SessionsHandler, StatusHandler
@@ -31,6 +32,8 @@ ROUTES: list[tuple[str, type[Any]]] = [
     (rf"{_SESSION}/state", StateHandler),
     (rf"{_SESSION}/control", ControlHandler),
     (rf"{_SESSION}/fork", ForkHandler),
+    (rf"{_SESSION}/aftermath", AftermathHandler),
+    (rf"{_SESSION}/compare", CompareHandler),
     (rf"{_SESSION}/blobs/(?P<name>[^/]+)", BlobHandler),
     (rf"{_API}/live", LiveSocket),
 ]

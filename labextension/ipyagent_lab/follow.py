@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import Final
 
 from ipyagent_lab.reading import EMPTY, silent_since
-from ipyagent_lab.shapes import Shown, TaskLine
+from ipyagent_lab.shapes import Detail, Shown, TaskLine
 from ipyagent_sessions import folding
 from ipyagent_sessions.events import seconds_of
 from ipyagent_sessions.lifecycle import TaskState, effective
@@ -41,12 +41,28 @@ class Followed:
         with self._lock:
             return shown(self.session, self._fresh())
 
-    def with_tasks(self) -> tuple[Shown, list[TaskLine], str]:
-        """The task as it is now, all tasks of the session, and the model it talks to.  Raises as `shown` does."""
+    def title(self) -> str:
+        """What the session is called.  Raises as `shown` does."""
         with self._lock:
-            state = self._fresh()
-            tasks = [TaskLine(i, t.status, t.target, t.title, t.queued_at, t.ended_at) for i, t in state.tasks.items()]
-            return shown(self.session, state), tasks, summarise(self.session.id, state).model
+            return self._fresh().title
+
+    def detail(self, children: list[str]) -> Detail:
+        """All about the session as it is now; `children` are its forks.  Raises as `shown` does."""
+        with self._lock:
+            state, session = self._fresh(), self.session
+            parent, system = session.header.parent, state.system_state
+            return Detail(
+                shown(session, state),
+                state.title,
+                session.header,
+                _tasks(session, state),
+                session.checkpoints(),
+                children,
+                parent.seq if parent is not None else 0,
+                summarise(session.id, state).model,
+                system.cell,
+                system.target.rpartition(":")[0],
+            )
 
     def _fresh(self) -> State:
         journals = self.session.layout.journals()
@@ -95,6 +111,16 @@ class Followed:
                 folding.apply(state, event)
             self._offset = offset
         return True
+
+
+def _tasks(session: Session, state: State) -> list[TaskLine]:
+    """A line for each task.  Only with several of them the log has to be read for where each ended."""
+    last = dict.fromkeys(state.tasks, state.seq)
+    if len(last) > 1:
+        for event in session.events():
+            if event.task_id in last:
+                last[event.task_id] = event.seq
+    return [TaskLine(i, t.status, t.target, t.title, t.queued_at, t.ended_at, last[i]) for i, t in state.tasks.items()]
 
 
 def shown(session: Session, state: State) -> Shown:

@@ -14,6 +14,7 @@ from ipyagent_sessions.events import Event
 from ipyagent_sessions.log.checkpoints import Info
 from ipyagent_sessions.place import Header
 from ipyagent_sessions.views.card import Card
+from ipyagent_sessions.views.compare import Comparison
 
 API: Final = 1
 """The version of this contract; it changes when a page written for the old one would misread the new one."""
@@ -91,7 +92,7 @@ class Shown(Struct):
 
 
 class TaskLine(Struct):
-    """A task of a session, oldest first."""
+    """A task of a session, oldest first.  `last_seq` is its newest event: the state there is the last picture of it."""
 
     task_id: str
     status: str
@@ -99,18 +100,26 @@ class TaskLine(Struct):
     title: str
     queued_at: str
     ended_at: str | None
+    last_seq: int
 
 
 class Detail(Struct):
-    """All about a session.  Events up to `inherited_until` (0 when it is no fork) belong to its ancestors."""
+    """All about a session.  Events up to `inherited_until` (0 when it is no fork) belong to its ancestors.
+
+    `cell` is the id of the notebook's cell that started the task, `definition` where its workflow is found: a module, or
+    `__main__` when it lives in the kernel of its notebook.
+    """
 
     shown: Shown
+    title: str
     header: Header
     tasks: list[TaskLine]
     checkpoints: list[Info]
     children: list[str]
     inherited_until: int
     model: str
+    cell: str | None
+    definition: str
 
 
 class EventLine(Event, omit_defaults=True, frozen=True):
@@ -125,11 +134,13 @@ class EventLine(Event, omit_defaults=True, frozen=True):
 
 
 class EventPage(Struct):
-    """Events in order.  `next` is the `after` of the page behind it, null when this one reaches the end of the log."""
+    """Events in order.  `next` is the `after` of the page behind it, null when this one reaches the end of the log; `until` is
+    the last event that was looked at, whether it is among them or not."""
 
     events: list[EventLine]
     next: int | None
     inherited_until: int
+    until: int
 
 
 class States(Struct):
@@ -176,13 +187,18 @@ class CancelArgs(Struct, forbid_unknown_fields=True):
 
 
 class AnswerArgs(Struct, forbid_unknown_fields=True):
-    """For answer.  `digest` is that of the `Ask` the person read: what is asked now must be what was shown."""
+    """For answer.  `digest` is that of the `Ask` the person read: what is asked now must be what was shown.
+
+    An approved tool call may be given other `arguments`; `always` approves this tool for the rest of the session.
+    """
 
     approval_id: str
     answer: Literal["approved", "denied"]
     digest: str
     choice: str | None = None
     reason: str = ""
+    arguments: dict[str, Any] | None = None
+    always: bool | None = None
 
 
 class CheckpointArgs(Struct, forbid_unknown_fields=True):
@@ -230,6 +246,37 @@ class Forked(Struct):
     session_id: str
     parent: str
     at: int
+
+
+class Aftermath(Struct):
+    """What a fork at event `at` means.
+
+    `effects` name what was done to the world after it and is not undone, `more` counts those beyond the first hundred.  Inside
+    `open` activities no fork begins: `nearest` is the last event before where one can, null when there is none.  `ended` says
+    that the task has ended there already, so that a fork can only be given a new one.
+    """
+
+    at: int
+    nearest: int | None
+    open: list[str]
+    ended: bool
+    effects: list[str]
+    more: int
+
+
+class Side(Struct):
+    """One of two sessions that are compared."""
+
+    title: str
+    card: Card
+
+
+class Compared(Struct):
+    """Two sessions side by side."""
+
+    left: Side
+    right: Side
+    comparison: Comparison
 
 
 class Wanted(Struct, forbid_unknown_fields=True):
@@ -291,6 +338,8 @@ SPOKEN: Final[tuple[type[Any], ...]] = (
     Outcome,
     ForkBody,
     Forked,
+    Aftermath,
+    Compared,
     Wanted,
     Hello,
     CardMessage,

@@ -5,7 +5,9 @@ import { ServerConnection } from '@jupyterlab/services';
 import { ApiError, errorOf } from './api-errors.js';
 import {
   NotUnderstood,
+  asAftermath,
   asCard,
+  asCompared,
   asEventPage,
   asOutcome,
   asPage,
@@ -15,7 +17,7 @@ import {
   isFields,
   type Known
 } from './guards.js';
-import type { Card, ControlBody, EventPage, ForkBody, Outcome, Page, Row, Status } from './wire.js';
+import type { Aftermath, Card, Compared, ControlBody, EventPage, ForkBody, Outcome, Page, Row, Status } from './wire.js';
 
 /** The version of the contract that this page was written for. */
 export const API = 1;
@@ -53,6 +55,20 @@ export class Api {
 
   events(sessionId: string, after: number, limit: number, maxPayload: number): Promise<EventPage> {
     return this.get(`${session(sessionId)}/events`, { after, limit, max_payload: maxPayload }, asEventPage);
+  }
+
+  /** The events of a conversation alone. */
+  talk(sessionId: string, after: number, limit: number, maxPayload: number): Promise<EventPage> {
+    return this.get(`${session(sessionId)}/events`, { after, limit, max_payload: maxPayload, only: 'talk' }, asEventPage);
+  }
+
+  /** What a fork at event `at` would mean. */
+  aftermath(sessionId: string, at: number): Promise<Aftermath> {
+    return this.get(`${session(sessionId)}/aftermath`, { at }, asAftermath);
+  }
+
+  compare(left: string, right: string): Promise<Compared> {
+    return this.get(`${session(left)}/compare`, { with: right }, asCompared);
   }
 
   /** The card as it was right after event `seq`: rebuilt from the log, nothing is executed. */

@@ -4,7 +4,22 @@
  * The checks are about shape, for the fields that this page reads: an answer from another version, a proxy's login page or a
  * truncated body becomes one clear error in place of `undefined` somewhere in a view.
  */
-import type { Ask, Card, Counts, EventLine, EventPage, Outcome, Page, Problem, Row, Shown, States, Status } from './wire.js';
+import type {
+  Aftermath,
+  Ask,
+  Card,
+  Compared,
+  Counts,
+  EventLine,
+  EventPage,
+  Outcome,
+  Page,
+  Problem,
+  Row,
+  Shown,
+  States,
+  Status
+} from './wire.js';
 
 /** An answer that is not what the contract says. */
 export class NotUnderstood extends Error {
@@ -112,26 +127,70 @@ export const asShown: (value: unknown) => Shown = value => {
   return reader<Shown>('shown', SHOWN)(value);
 };
 
-/** What is known of a session besides its picture. `forkedAt` is the seq of its parent at which it begins. */
+/**
+ * What is known of a session besides its picture. `forkedAt` is the seq of its `parent` at which it begins, `ends` the last event
+ * of each of its tasks, `definition` the module of its workflow (`__main__`: the kernel of its notebook).
+ */
 export interface Known {
   shown: Shown;
+  title: string;
   notebook: string | null;
+  cell: string | null;
+  definition: string;
   children: string[];
+  parent: string | null;
   forkedAt: number | null;
+  ends: ReadonlyMap<string, number>;
 }
 
 export const asKnown: (value: unknown) => Known = value => {
   const fields = isFields(value) ? value : {};
   const header = isFields(fields['header']) ? fields['header'] : {};
   const parent = isFields(header['parent']) ? header['parent'] : {};
-  const [notebook, children, seq] = [header['notebook'], fields['children'], parent['seq']];
+  const text = (from: Fields, name: string): string | null => (isText(from[name]) ? from[name] : null);
+  const list = (name: string): unknown[] => (Array.isArray(fields[name]) ? (fields[name] as unknown[]) : []);
+  const ends = new Map<string, number>();
+  for (const task of list('tasks').filter(isFields)) {
+    if (isText(task['task_id']) && isNumber(task['last_seq'])) {
+      ends.set(task['task_id'], task['last_seq']);
+    }
+  }
   return {
     shown: asShown(fields['shown']),
-    notebook: isText(notebook) ? notebook : null,
-    children: Array.isArray(children) ? children.filter(isText) : [],
-    forkedAt: isNumber(seq) ? seq : null
+    title: text(fields, 'title') ?? '',
+    notebook: text(header, 'notebook'),
+    cell: text(fields, 'cell'),
+    definition: text(fields, 'definition') ?? '',
+    children: list('children').filter(isText),
+    parent: text(parent, 'session'),
+    forkedAt: isNumber(parent['seq']) ? parent['seq'] : null,
+    ends
   };
 };
+
+export const asAftermath: (value: unknown) => Aftermath = reader('aftermath', {
+  at: isNumber,
+  nearest: orNull(isNumber),
+  open: listOf(isText),
+  ended: isFlag,
+  effects: listOf(isText),
+  more: isNumber
+});
+
+const SIDE: Shape = { title: isText, card: value => fits(value, CARD) };
+const DIFFERENCE: Shape = { what: isText, name: isText, left: orNull(isText), right: orNull(isText) };
+const COMPARISON: Shape = {
+  parted_in: orNull(isText),
+  parted_at: orNull(isNumber),
+  differences: listOf(each => fits(each, DIFFERENCE)),
+  same: isNumber,
+  more: isNumber
+};
+export const asCompared: (value: unknown) => Compared = reader('compared', {
+  left: value => fits(value, SIDE),
+  right: value => fits(value, SIDE),
+  comparison: value => fits(value, COMPARISON)
+});
 
 const ROW: Shape = {
   session_id: isText,
@@ -164,7 +223,8 @@ const EVENT: Shape = { seq: isNumber, event_type: isText, timestamp: isText };
 export const asEvent: (value: unknown) => EventLine = reader('event', EVENT);
 export const asEventPage: (value: unknown) => EventPage = reader('events', {
   events: listOf(event => fits(event, EVENT)),
-  next: orNull(isNumber)
+  next: orNull(isNumber),
+  until: isNumber
 });
 
 export const asStates: (value: unknown) => States = reader('states', { cards: listOf(card => fits(card, CARD)) });

@@ -91,8 +91,8 @@ export interface Shown {
 /** What is shown of a task.  Times in seconds, sizes in bytes, None where it is not known.
  *
  *  `kind` is workflow or agent; of an agent `requests` counts its model requests, `unpriced` those whose price nobody knows,
- *  and `partial` is what has come of the answer.  `actions` maps pause, resume, cancel, log to the reason why it is not
- *  allowed now, empty when it is. */
+ *  and `partial` is what has come of the answer.  `pausing` says that a pause waits for open activities.  `actions` maps
+ *  pause, resume, cancel, log to the reason why it is not allowed now, empty when it is. */
 export interface Card {
   session_id: string;
   task_id: string;
@@ -138,9 +138,13 @@ export interface Card {
   requests: number;
   partial: string;
   unpriced: number;
+  pausing: boolean;
 }
 
-/** Something that waits for a person.  `details` is JSON text; `digest` is what an answer confirms. */
+/** Something that waits for a person.  `details` is JSON text; `digest` is what an answer confirms.
+ *
+ *  Nobody having answered until `expires_at` counts as denied.  A tool call (`kind` tool) has its `tool`, `arguments` and
+ *  `effect` in the details, and may be approved with other arguments. */
 export interface Ask {
   approval_id: string;
   question: string;
@@ -150,20 +154,28 @@ export interface Ask {
   choices: string[];
   if_ignored: string;
   since_s: number;
+  expires_at: string | null;
 }
 
-/** All about a session.  Events up to `inherited_until` (0 when it is no fork) belong to its ancestors. */
+/** All about a session.  Events up to `inherited_until` (0 when it is no fork) belong to its ancestors.
+ *
+ *  `cell` is the id of the notebook's cell that started the task, `definition` where its workflow is found: a module, or
+ *  `__main__` when it lives in the kernel of its notebook. */
 export interface Detail {
   shown: Shown;
+  title: string;
   header: Header;
   tasks: TaskLine[];
   checkpoints: Info[];
   children: string[];
   inherited_until: number;
   model: string;
+  cell: string | null;
+  definition: string;
 }
 
-/** `session.json`, written once.  `store` is the id of the store the session was made in. */
+/** `session.json`, written once, and once more when a parent is deleted.  `store` is the id of the store the session was
+ *  made in; `foreign` says that it took over events that were made elsewhere. */
 export interface Header {
   format: number;
   session_id: string;
@@ -171,6 +183,7 @@ export interface Header {
   notebook?: string | null;
   parent?: Parent | null;
   store?: string | null;
+  foreign?: boolean;
 }
 
 /** Where a fork begins: the parent's event `seq`, whose sha256 is `hash`. */
@@ -180,7 +193,7 @@ export interface Parent {
   hash: string;
 }
 
-/** A task of a session, oldest first. */
+/** A task of a session, oldest first.  `last_seq` is its newest event: the state there is the last picture of it. */
 export interface TaskLine {
   task_id: string;
   status: string;
@@ -188,6 +201,7 @@ export interface TaskLine {
   title: string;
   queued_at: string;
   ended_at: string | null;
+  last_seq: number;
 }
 
 /** One line of a listing: `size` in bytes, `complete` after verification. */
@@ -202,11 +216,13 @@ export interface Info {
   problem: string;
 }
 
-/** Events in order.  `next` is the `after` of the page behind it, null when this one reaches the end of the log. */
+/** Events in order.  `next` is the `after` of the page behind it, null when this one reaches the end of the log; `until` is
+ *  the last event that was looked at, whether it is among them or not. */
 export interface EventPage {
   events: EventLine[];
   next: number | null;
   inherited_until: number;
+  until: number;
 }
 
 /** An event; fields that have their default are left out.
@@ -260,13 +276,17 @@ export interface CancelArgs {
   reason?: string;
 }
 
-/** For answer.  `digest` is that of the `Ask` the person read: what is asked now must be what was shown. */
+/** For answer.  `digest` is that of the `Ask` the person read: what is asked now must be what was shown.
+ *
+ *  An approved tool call may be given other `arguments`; `always` approves this tool for the rest of the session. */
 export interface AnswerArgs {
   approval_id: string;
   answer: "approved" | "denied";
   digest: string;
   choice?: string | null;
   reason?: string;
+  arguments?: Record<string, unknown> | null;
+  always?: boolean | null;
 }
 
 /** For checkpoint. */
@@ -299,6 +319,51 @@ export interface Forked {
   session_id: string;
   parent: string;
   at: number;
+}
+
+/** What a fork at event `at` means.
+ *
+ *  `effects` name what was done to the world after it and is not undone, `more` counts those beyond the first hundred.  Inside
+ *  `open` activities no fork begins: `nearest` is the last event before where one can, null when there is none.  `ended` says
+ *  that the task has ended there already, so that a fork can only be given a new one. */
+export interface Aftermath {
+  at: number;
+  nearest: number | null;
+  open: string[];
+  ended: boolean;
+  effects: string[];
+  more: number;
+}
+
+/** Two sessions side by side. */
+export interface Compared {
+  left: Side;
+  right: Side;
+  comparison: Comparison;
+}
+
+/** One of two sessions that are compared. */
+export interface Side {
+  title: string;
+  card: Card;
+}
+
+/** `parted_in` and `parted_at` name the last shared event, None when there is none.  `same` counts equal results and
+ *  values, `more` the differences beyond those that are listed. */
+export interface Comparison {
+  parted_in: string | null;
+  parted_at: number | null;
+  differences: Difference[];
+  same: number;
+  more: number;
+}
+
+/** Something that is not the same on both sides.  None means that it is not there; `what` is result or value. */
+export interface Difference {
+  what: string;
+  name: string;
+  left: string | null;
+  right: string | null;
 }
 
 /** From the page: each message replaces what it names.  `subscribe` is the whole set of sessions to watch, `list` whether

@@ -78,7 +78,7 @@ test('the first button is Pause, then Stop now, then Resume', () => {
     return `${button?.id} ${button?.why}`;
   };
   assert.equal(first(aCard()), 'pause ');
-  assert.equal(first(aCard({ headline: 'running, pausing: waiting for 3 open activities' })), 'stop ');
+  assert.equal(first(aCard({ pausing: true, headline: 'running, pausing: waiting for 3 open activities' })), 'stop ');
   const interrupted = aCard({ state: 'interrupted', actions: { pause: 'no', resume: '', cancel: '', log: '' } });
   assert.equal(first(interrupted), 'resume ');
   assert.equal(first(interrupted, { why: 'open its notebook', hint: '' }), 'resume open its notebook');
@@ -93,7 +93,7 @@ test('a recovery is told in its own sentence, and an older server may not know i
 });
 
 test('draining is told', () => {
-  assert.deepEqual(headline(aCard({ headline: 'running, pausing: waiting for 3 open activities' })), {
+  assert.deepEqual(headline(aCard({ pausing: true, headline: 'running, pausing: waiting for 3 open activities' })), {
     state: 'pausing',
     why: 'waiting for 3 open activities'
   });

@@ -42,6 +42,8 @@ export function aCard(more: Partial<Card> = {}): Card {
     attempt: 1,
     recoveries: 0,
     recovery: '',
+    pausing: false,
+    kind: 'workflow',
     ...more
   };
 }
@@ -56,6 +58,7 @@ export function anAsk(more: Partial<Ask> = {}): Ask {
     choices: [],
     if_ignored: 'denied at 18:40',
     since_s: 12,
+    expires_at: null,
     ...more
   };
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
-import { NotUnderstood, asPage, asShown, taskRefOf } from '../src/guards.js';
+import { NotUnderstood, asKnown, asPage, asShown, taskRefOf } from '../src/guards.js';
 import { aRow, aShown } from './fixtures.js';
 
 test('an output may only name ids', () => {
@@ -30,4 +30,18 @@ test('the types of this page are those of docs/server-api.md', () => {
   const documented = /```ts\n([\s\S]*?)\n```/.exec(readFileSync(new URL('../docs/server-api.md', root), 'utf8'))?.[1];
   const ours = readFileSync(new URL('src/wire.ts', root), 'utf8').split('\n').slice(2).join('\n').trim();
   assert.equal(ours, documented?.trim(), 'copy the block of docs/server-api.md into src/wire.ts');
+});
+
+test('where each task of a session ended is taken from its lines', () => {
+  const known = asKnown({
+    shown: aShown(),
+    title: 'Audit',
+    header: { notebook: 'a.ipynb', parent: { session: 'p', seq: 7 } },
+    tasks: [{ task_id: 't.1', last_seq: 9 }, { task_id: 't.2' }, 'x'],
+    children: ['c', 3],
+    cell: null,
+    definition: '__main__'
+  });
+  assert.deepEqual([...known.ends], [['t.1', 9]]);
+  assert.deepEqual([known.parent, known.forkedAt, known.children, known.cell, known.definition], ['p', 7, ['c'], null, '__main__']);
 });

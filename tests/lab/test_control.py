@@ -221,3 +221,17 @@ async def test_more_waiting_requests_than_the_server_takes_are_turned_away(real:
 )
 def test_states_that_were_shown_are_understood(shown: list[str], logged_as: list[str]) -> None:
     assert control.expected(shown) == logged_as
+
+
+async def test_an_approved_call_may_be_given_other_arguments_and_a_denied_one_may_not(asking: Session, api: Api) -> None:
+    ask = await ask_of(api, asking)
+    told = {"approval_id": ask["approval_id"], "digest": ask["digest"]}
+    edited: dict[str, Any] = {"arguments": {"paths": ["build/"], "n": 12345678901234567890, "x": None}, "always": True}
+    body = {"action": "answer", "task_id": f"{asking.id}.1"}
+    denied = api.post("sessions", asking.id, "control", **body, args={**told, **edited, "answer": "denied"})
+    assert (await api.refused(denied))["error"] == "UsageError"
+    listed = api.post("sessions", asking.id, "control", **body, args={**told, "answer": "approved", "arguments": [1]})
+    assert (await api.refused(listed))["error"] == "UsageError"
+    await api.post("sessions", asking.id, "control", **body, args={**told, **edited, "answer": "approved"})
+    [logged_one] = logged(asking, "ControlRequested")
+    assert {key: logged_one["args"][key] for key in edited} == edited, "as they were written, large numbers and nulls too"

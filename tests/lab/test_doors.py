@@ -93,7 +93,9 @@ def knock(http_server_client: Any, jp_http_port: int) -> Callable[..., Awaitable
 
     async def status(door: Door, headers: dict[str, str] | None = None) -> int:
         path = door.path.replace("@", "%40") if "%40" not in door.path else door.path
-        query = "?at=1" if path.endswith("/state") else ""
+        query = {"state": "?at=1", "aftermath": "?at=2", "compare": f"?with={path.split('/')[-2]}"}.get(
+            path.rpartition("/")[2], ""
+        )
         try:
             if door.method == "SOCKET":
                 request = HTTPRequest(f"ws://127.0.0.1:{jp_http_port}{path}", headers=headers or {})

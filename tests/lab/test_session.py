@@ -66,8 +66,10 @@ async def test_a_card_is_the_engines_card_of_the_same_state(session: Session, se
             "title": "finished",
             "queued_at": state.system_state.queued_at,
             "ended_at": state.system_state.ended_at,
+            "last_seq": state.seq,
         }
     ]
+    assert (detail["title"], detail["cell"], detail["definition"]) == ("finished", None, "lib")
     assert detail["header"]["notebook"] == "notebooks/0.ipynb"
     assert (detail["children"], detail["inherited_until"], detail["shown"]["holder"]) == ([], 0, None)
 

@@ -46,6 +46,8 @@ class ControlHandler(_Acting):
             raise UsageError(f"{asked.action} needs the task_id of the task that was shown")
         if isinstance(args, AnswerArgs) and not args.digest:
             raise UsageError("an answer needs the digest of the question that was shown")
+        if isinstance(args, AnswerArgs) and args.answer == "denied" and (args.arguments is not None or args.always):
+            raise UsageError("what is denied takes no arguments, and is not denied always", hint="leave both out")
         session = await self.service.session(checked_id(session_id))
         expects, actor = expected(asked.expects), self.actor
 

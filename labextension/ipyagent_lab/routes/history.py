@@ -22,6 +22,9 @@ MAX_EVENTS: Final = 10_000
 MAX_ANSWER: Final = 8 * 2**20
 MAX_BLOB: Final = 64 * 2**20
 MAX_STATES: Final = 256
+_TALK: Final = frozenset(
+    {"TaskQueued", "TaskSuspended", "TaskInterrupted", "TaskCompleted", "TaskFailed", "MessageAdded", "ActivityRetried"}
+)
 _FIELDS: Final = Event.__struct_fields__
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -33,8 +36,11 @@ class EventsHandler(Handler):
     async def get(self, session_id: str) -> None:
         after, limit = self.integer("after", 0, 0, MAX_SEQ), self.integer("limit", 1000, 1, MAX_EVENTS)
         longest = self.integer("max_payload", 4096, 0, 2**20)
+        only = self.text("only") or ""
+        if only not in ("", "talk"):
+            raise UsageError(f"there is no choice {only!r} of events", hint="only=talk, or leave it out")
         session = await self.service.session(checked_id(session_id))
-        await self.reply(await self.service.read(lambda: page_of(session, after, limit, longest)))
+        await self.reply(await self.service.read(lambda: page_of(session, after, limit, longest, talk=only == "talk")))
 
 
 class StateHandler(Handler):
@@ -72,21 +78,37 @@ class BlobHandler(Handler):
         await self.finish(body, set_content_type="text/plain; charset=utf-8")
 
 
-def page_of(session: Session, after: int, limit: int, longest: int) -> EventPage:
-    """Up to `limit` events behind `after`, fewer when the answer would grow beyond what one answer may hold."""
+def page_of(session: Session, after: int, limit: int, longest: int, *, talk: bool = False) -> EventPage:
+    """Up to `limit` events behind `after`, fewer when the answer would grow beyond what one answer may hold.
+
+    With `talk` only those that a conversation consists of: tasks, messages, model requests and tool calls.
+    """
     parent = session.header.parent
     lines: list[EventLine] = []
     size = 0
     sizes: dict[str, int | None] = {}
-    more = False
+    more, until = False, after
     for event in session.events(after):
         if len(lines) >= limit or size > MAX_ANSWER:
             more = True
             break
+        until = event.seq
+        if talk and not _is_talk(event):
+            continue
         line = line_of(session, event, longest, sizes)
         size += len(memoryview(line.payload)) + 300
         lines.append(line)
-    return EventPage(lines, lines[-1].seq if more else None, parent.seq if parent is not None else 0)
+    return EventPage(lines, until if more else None, parent.seq if parent is not None else 0, until)
+
+
+def _is_talk(event: Event) -> bool:
+    """Whether an event belongs to the conversation.  A retry does not say of what kind its activity is, so all of them do."""
+    if event.event_type in _TALK:
+        return True
+    if not event.event_type.startswith("Activity"):
+        return False
+    body = bytes(memoryview(event.payload))
+    return b'"kind":"model"' in body or b'"kind":"tool"' in body
 
 
 def line_of(session: Session, event: Event, longest: int, sizes: dict[str, int | None]) -> EventLine:

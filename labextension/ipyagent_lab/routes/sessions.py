@@ -9,7 +9,7 @@ import jupyter_server
 from ipyagent_lab.errors import short_path
 from ipyagent_lab.index import Query
 from ipyagent_lab.routes.base import Handler, checked_id, route
-from ipyagent_lab.shapes import API, Detail, Status
+from ipyagent_lab.shapes import API, Status
 from ipyagent_sessions._version import __version__
 from ipyagent_sessions.log.layout import FORMAT
 
@@ -75,19 +75,5 @@ class SessionHandler(Handler):
     async def get(self, session_id: str) -> None:
         service = self.service
         followed = await service.followed(checked_id(session_id))
-        session = followed.session
-
-        def look() -> Detail:
-            shown, tasks, model = followed.with_tasks()
-            parent = session.header.parent
-            return Detail(
-                shown,
-                session.header,
-                tasks,
-                session.checkpoints(),
-                service.index.children(session_id),
-                parent.seq if parent is not None else 0,
-                model,
-            )
-
-        await self.reply(await service.read(look))
+        children = service.index.children(session_id)
+        await self.reply(await service.read(lambda: followed.detail(children)))

@@ -26,7 +26,7 @@ export function toneOf(state: string): Tone {
 
 /** Whether a pause was asked for and open activities are being waited for. */
 export function isPausing(card: Card): boolean {
-  return card.state === 'running' && card.headline.startsWith('running, pausing');
+  return card.state === 'running' && card.pausing;
 }
 
 /** What is said when a card changes, or an empty string when there is nothing new to say. */

@@ -21,7 +21,11 @@ LEAST_FOR_ESTIMATE: Final = 3
 
 
 class Ask(Struct):
-    """Something that waits for a person.  `details` is JSON text; `digest` is what an answer confirms."""
+    """Something that waits for a person.  `details` is JSON text; `digest` is what an answer confirms.
+
+    Nobody having answered until `expires_at` counts as denied.  A tool call (`kind` tool) has its `tool`, `arguments` and
+    `effect` in the details, and may be approved with other arguments.
+    """
 
     approval_id: str
     question: str
@@ -31,14 +35,15 @@ class Ask(Struct):
     choices: list[str]
     if_ignored: str
     since_s: float
+    expires_at: str | None = None
 
 
 class Card(Struct):
     """What is shown of a task.  Times in seconds, sizes in bytes, None where it is not known.
 
     `kind` is workflow or agent; of an agent `requests` counts its model requests, `unpriced` those whose price nobody knows,
-    and `partial` is what has come of the answer.  `actions` maps pause, resume, cancel, log to the reason why it is not
-    allowed now, empty when it is.
+    and `partial` is what has come of the answer.  `pausing` says that a pause waits for open activities.  `actions` maps
+    pause, resume, cancel, log to the reason why it is not allowed now, empty when it is.
     """
 
     session_id: str
@@ -85,6 +90,7 @@ class Card(Struct):
     requests: int = 0
     partial: str = ""
     unpriced: int = 0
+    pausing: bool = False
 
 
 def card(session_id: str, state: State, live: Live | None, effective: str, now: float) -> Card:
@@ -141,6 +147,7 @@ def card(session_id: str, state: State, live: Live | None, effective: str, now: 
         system.spent.requests,
         live.partial if live and running else "",
         state.unpriced,
+        running and system.pausing,
     )
 
 
@@ -236,6 +243,7 @@ def _asks(state: State, now: float) -> list[Ask]:
             a.choices,
             a.if_ignored,
             max(0.0, now - seconds_of(a.asked_at)),
+            a.expires_at,
         )
         for key, a in state.execution_state.approvals.items()
         if a.answer is None
