@@ -18,6 +18,8 @@ export interface Kernels {
   door(where: Where): ResumeDoor;
   /** Let the notebook's kernel continue the session. Rejects with what the kernel said. */
   resume(where: Where): Promise<void>;
+  /** Let it do the session's task again, as a new one. Rejects likewise. */
+  rerun(where: Where): Promise<void>;
 }
 
 const NOBODY: ReadonlySet<string> = new Set();

@@ -11,12 +11,13 @@ import { Api } from './api.js';
 import { Desk } from './desk.js';
 import { addCommands } from './lab/commands.js';
 import { NotebookKernels } from './lab/kernels.js';
-import { isSameNotebook } from './lab/resume.js';
+import { openRecorded } from './lab/notebooks.js';
 import { StatusItem } from './lab/status.js';
 import { MIME, SessionTab, TaskOutput } from './lab/view.js';
 import { LiveFeed } from './live.js';
 import { RowStore } from './panel/rows.js';
 import { PANEL_ID, SessionsPanel } from './panel/widget.js';
+import type { Intent } from './timeline/timeline.js';
 
 const IDesk = new Token<Desk>('@ipyagent/lab:IDesk', 'The sessions of this page: routes, live stream, controls.');
 
@@ -74,7 +75,7 @@ const panel: JupyterFrontEndPlugin<void> = {
       }
       app.shell.activateById(PANEL_ID);
     };
-    const open = (id: string): void => {
+    const open = (id: string, intent: Intent | null): void => {
       let tab = tabs.find(each => each.sessionId === id);
       if (tab === undefined) {
         tab = new SessionTab(shared, id);
@@ -84,15 +85,11 @@ const panel: JupyterFrontEndPlugin<void> = {
         app.shell.add(tab, 'main', { mode: 'tab-after' });
       }
       app.shell.activateById(tab.id);
-    };
-    const openNotebook = (recorded: string): void => {
-      const known = notebooks?.find(each => isSameNotebook(each.context.path, recorded));
-      if (known) {
-        app.shell.activateById(known.id);
-      } else {
-        void openRecorded(app, recorded);
+      if (intent !== null) {
+        tab.wish(intent);
       }
     };
+    const openNotebook = (recorded: string, cell: string | null): void => void openRecorded(app, notebooks, recorded, cell);
     addCommands(app, shared, { showPanel, open, current: () => currentOf(labShell, tabs), openNotebook }, palette);
     notebooks?.currentChanged.connect((_, current) => sessions.setNotebook(current?.context.path ?? null));
     if (restorer !== null) {
@@ -152,22 +149,6 @@ function measured<T>(plugin: JupyterFrontEndPlugin<T>): JupyterFrontEndPlugin<T>
       return made;
     }
   };
-}
-
-/** Open a notebook by the path of its kernel's file system: its longest end that this server has. */
-async function openRecorded(app: JupyterFrontEnd, recorded: string): Promise<void> {
-  const parts = recorded.replace(/\\/g, '/').split('/').filter(Boolean);
-  for (let from = 0; from < parts.length; from++) {
-    const path = parts.slice(from).join('/');
-    const found = await app.serviceManager.contents.get(path, { content: false }).then(
-      () => true,
-      () => false
-    );
-    if (found) {
-      await app.commands.execute('docmanager:open', { path });
-      return;
-    }
-  }
 }
 
 export default [measured(desk), measured(outputs), measured(panel)];

@@ -2,4 +2,5 @@ import './base.css';
 import './controls.css';
 import './ask.css';
 import './history.css';
+import './branch.css';
 import './panel.css';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { ApiError } from '../src/api-errors.js';
-import { detailOf, groupOf, itemsOf, progressOf, summaryOf, type Choice } from '../src/panel/groups.js';
+import { EVERYTHING, choicesOf, detailOf, filterText, groupOf, itemsOf, progressOf, summaryOf, type Choice, type Filter } from '../src/panel/groups.js';
 import { RowStore } from '../src/panel/rows.js';
 import { evenly, itemAt, windowOf } from '../src/view/virtual.js';
 import type { ListMessage, Page, Row } from '../src/wire.js';
@@ -119,4 +119,23 @@ test('a server without our part gives a reason and a way out, and what was known
   await settled();
   await store.load();
   assert.deepEqual([store.trouble, store.hint, store.rows.size], ['missing', 'install it', 1]);
+});
+
+test('the list is narrowed by state, notebook, model and cost', () => {
+  const rows = [
+    aRow({ session_id: 'a', model: 'gpt', cost_usd: 2 }),
+    aRow({ session_id: 'b', state: 'failed', notebook: '/x/other.ipynb', cost_usd: 0.05 }),
+    aRow({ session_id: 'c', notebook: null, model: 'claude' })
+  ];
+  const left = (filter: Partial<Filter>): string =>
+    itemsOf(rows, { ...ALL, filter: { ...EVERYTHING, ...filter } }).map(item => (item.kind === 'row' ? item.row.session_id : '')).join('');
+  assert.equal(left({}), 'acb');
+  assert.equal(left({ state: 'failed' }), 'b');
+  assert.equal(left({ notebook: '/x/other.ipynb' }), 'b');
+  assert.equal(left({ model: 'claude' }), 'c');
+  assert.equal(left({ cost: 0.01 }), 'ab');
+  assert.equal(left({ cost: 1, model: 'gpt' }), 'a');
+  assert.deepEqual(choicesOf(rows), { states: ['failed', 'running'], notebooks: ['/home/a/audit.ipynb', '/x/other.ipynb'], models: ['claude', 'gpt'] });
+  assert.equal(filterText({ state: 'failed', notebook: '/x/other.ipynb', model: '', cost: 1 }), 'failed · other.ipynb · from $1.00');
+  assert.equal(filterText(EVERYTHING), '');
 });

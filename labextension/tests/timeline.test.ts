@@ -126,7 +126,7 @@ test('events are fetched once, in order, page after page', async () => {
       events: (_id, after) => {
         asked.push(after);
         const events = all.slice(after, after + 10);
-        return Promise.resolve({ events, next: after + 10 < all.length ? after + 10 : null, inherited_until: 0 });
+        return Promise.resolve({ events, next: after + 10 < all.length ? after + 10 : null, inherited_until: 0, until: after + events.length });
       }
     },
     'aaaa',

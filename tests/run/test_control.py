@@ -426,3 +426,10 @@ def test_an_approval_is_found_by_its_id_or_when_it_is_the_only_one(asked: Sessio
     answer(asked, "a1")
     with pytest.raises(NotFound, match="nothing waits"):
         control.find_approval(asked.state(), None)
+
+
+def test_the_list_knows_a_new_title_while_the_task_runs(engine: Engine, gate: Gate, waiting: Workflow) -> None:
+    handle = engine.start(waiting)
+    gate.reached()
+    control.request(handle.session, "rename", actor="user:anna", title="Sweep the court")
+    wait_until(lambda: handle.session.summary().title == "Sweep the court", what="the summary to have the title")

@@ -1,10 +1,12 @@
 /** What the palette, the menus and a row of the panel can do. */
 import type { JupyterFrontEnd } from '@jupyterlab/application';
-import { Dialog, Notification, showDialog, type ICommandPalette } from '@jupyterlab/apputils';
+import { Clipboard, Dialog, InputDialog, Notification, showDialog, type ICommandPalette } from '@jupyterlab/apputils';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
+import { DIFFERS, commandOf } from '../branch/words.js';
 import type { Desk } from '../desk.js';
 import { line } from '../text.js';
+import type { Intent } from '../timeline/timeline.js';
 import { ENDED } from '../view/states.js';
 import type { Deed } from '../view/buttons.js';
 
@@ -12,10 +14,11 @@ export interface Surface {
   /** Bring the panel to the front. */
   showPanel(): void;
   /** Open a session in the main area. */
-  open(sessionId: string): void;
+  open(sessionId: string, intent: Intent | null): void;
   /** The session that is in front in the main area, null when there is none. */
   current(): string | null;
-  openNotebook(recorded: string): void;
+  /** Open a notebook by its recorded path, at a cell when its id is known. */
+  openNotebook(recorded: string, cell: string | null): void;
 }
 
 interface Target {
@@ -26,6 +29,9 @@ interface Target {
   notebook: string | null;
   needsYou: boolean;
 }
+
+/** What can be done without naming a session: to the one that is open in front. */
+export const IN_PALETTE = ['show-panel', 'pause', 'resume', 'cancel', 'fork', 'replay', 'rerun', 'rename'].map(name => `ipyagent:${name}`);
 
 const str = (value: unknown): string => (typeof value === 'string' ? value : '');
 
@@ -52,7 +58,45 @@ export function addCommands(app: JupyterFrontEnd, desk: Desk, surface: Surface, 
     execute: args => {
       const target = targetOf(args);
       if (target !== null) {
-        surface.open(target.sessionId);
+        surface.open(target.sessionId, null);
+      }
+    }
+  });
+  const intents: readonly { kind: Intent; label: string; caption: string }[] = [
+    { kind: 'fork', label: 'Fork…', caption: 'try another direction in a new session' },
+    { kind: 'replay', label: 'Replay', caption: 'show what happened again; nothing is executed' }
+  ];
+  for (const { kind, label, caption } of intents) {
+    commands.addCommand(`ipyagent:${kind}`, {
+      label,
+      caption,
+      isEnabled: args => (targetOf(args)?.sessionId ?? surface.current()) !== null && targetOf(args)?.taskId !== '',
+      execute: args => {
+        const id = targetOf(args)?.sessionId ?? surface.current();
+        if (id !== null) {
+          surface.open(id, kind);
+        }
+      }
+    });
+  }
+  commands.addCommand('ipyagent:rerun', {
+    label: 'Rerun…',
+    caption: 'do it again for real, as a new task',
+    isEnabled: args => (targetOf(args)?.sessionId ?? surface.current()) !== null && targetOf(args)?.taskId !== '',
+    execute: async args => {
+      const target = targetOf(args) ?? (await currentTarget(desk, surface));
+      if (target !== null) {
+        await rerun(desk, surface, target);
+      }
+    }
+  });
+  commands.addCommand('ipyagent:rename', {
+    label: 'Rename…',
+    isEnabled: args => (targetOf(args)?.sessionId ?? surface.current()) !== null,
+    execute: async args => {
+      const target = targetOf(args) ?? (await currentTarget(desk, surface));
+      if (target !== null) {
+        await rename(desk, target);
       }
     }
   });
@@ -80,14 +124,15 @@ export function addCommands(app: JupyterFrontEnd, desk: Desk, surface: Surface, 
   commands.addCommand('ipyagent:open-notebook', {
     label: 'Open Notebook',
     isEnabled: args => targetOf(args)?.notebook != null,
-    execute: args => {
-      const notebook = targetOf(args)?.notebook;
-      if (notebook) {
-        surface.openNotebook(notebook);
+    execute: async args => {
+      const target = targetOf(args);
+      if (target?.notebook) {
+        const known = await desk.api.detail(target.sessionId).catch(() => null);
+        surface.openNotebook(target.notebook, known?.cell ?? null);
       }
     }
   });
-  for (const command of ['ipyagent:show-panel', 'ipyagent:pause', 'ipyagent:resume', 'ipyagent:cancel']) {
+  for (const command of IN_PALETTE) {
     palette?.addItem({ command, category: 'Agent Sessions' });
   }
 }
@@ -115,6 +160,42 @@ async function perform(desk: Desk, target: Target, deed: Deed): Promise<void> {
   if (notice !== null) {
     Notification.emit(line(`${target.title}: ${notice.text}`, 300), notice.bad ? 'warning' : 'info', { autoClose: 6000 });
   }
+}
+
+async function rename(desk: Desk, target: Target): Promise<void> {
+  const answer = await InputDialog.getText({ title: 'Rename the session', label: 'Its title', text: target.title, okLabel: 'Rename' });
+  const title = (answer.value ?? '').trim();
+  if (answer.button.accept && title !== '' && title !== target.title) {
+    await desk.api.control(target.sessionId, { action: 'rename', args: { title } }).catch(error => complain('Rename', error));
+  }
+}
+
+/** A rerun needs a kernel that has the definitions; where this page has none, the command that does it is offered. */
+async function rerun(desk: Desk, surface: Surface, target: Target): Promise<void> {
+  const where = { sessionId: target.sessionId, notebook: target.notebook, near: null };
+  const known = await desk.api.detail(target.sessionId);
+  const { where: place, command } = commandOf('rerun', target.sessionId, known);
+  const door = desk.kernels.door(where);
+  const here = door.why === '';
+  const answer = await showDialog({
+    title: 'Run it again, for real?',
+    body: `${line(target.title, 120)} becomes a new task in a new session. ${DIFFERS} ${
+      here ? `It runs in the kernel of ${line(target.notebook ?? 'this notebook', 80)}.` : `Give this command ${place}: ${command}`
+    }`,
+    buttons: [Dialog.cancelButton(), Dialog.okButton({ label: here ? 'Rerun' : 'Copy the Command' })]
+  });
+  if (!answer.button.accept) {
+    return;
+  }
+  if (here) {
+    await desk.kernels.rerun(where).then(() => surface.showPanel(), error => complain('Rerun', error));
+  } else {
+    Clipboard.copyToSystem(command);
+  }
+}
+
+function complain(what: string, error: unknown): void {
+  Notification.error(line(`${what}: ${error instanceof Error ? error.message : String(error)}`, 300), { autoClose: 8000 });
 }
 
 async function isSure(target: Target): Promise<boolean> {

@@ -6,7 +6,7 @@ import { ApiError } from '../api-errors.js';
 import type { Kernels, Where } from '../desk.js';
 import { isFields } from '../guards.js';
 import type { ResumeDoor } from '../view/buttons.js';
-import { isSameNotebook, resumeCode } from './resume.js';
+import { isSameNotebook, rerunCode, resumeCode } from './resume.js';
 
 export class NotebookKernels implements Kernels {
   constructor(private readonly tracker: INotebookTracker | null) {}
@@ -25,13 +25,21 @@ export class NotebookKernels implements Kernels {
     return { why: '', hint: `continue in the kernel of this notebook${when}; what is done is not done again` };
   }
 
-  async resume(where: Where): Promise<void> {
+  resume(where: Where): Promise<void> {
+    return this.run(where, resumeCode(where.sessionId));
+  }
+
+  rerun(where: Where): Promise<void> {
+    return this.run(where, rerunCode(where.sessionId));
+  }
+
+  private async run(where: Where, code: string): Promise<void> {
     const kernel = this.panelOf(where)?.sessionContext.session?.kernel;
     if (!kernel) {
-      throw new Error('there is no kernel to continue it');
+      throw new Error('there is no kernel to run it');
     }
     const future = kernel.requestExecute({
-      code: resumeCode(where.sessionId),
+      code,
       silent: false,
       store_history: false,
       allow_stdin: false,

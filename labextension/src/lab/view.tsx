@@ -7,6 +7,7 @@ import { render, type JSX } from 'preact';
 import type { Desk } from '../desk.js';
 import { taskRefOf, type TaskRef } from '../guards.js';
 import { line } from '../text.js';
+import type { Intent } from '../timeline/timeline.js';
 import { LiveCard, Saved } from '../view/livecard.js';
 import { taskIcon } from './icon.js';
 
@@ -67,6 +68,8 @@ export class TaskOutput extends ViewWidget implements IRenderMime.IRenderer {
 /** A session in the main area: its card with timeline and log open. */
 export class SessionTab extends ViewWidget {
   private notebook: string | null = null;
+  private intent: Intent | null = null;
+  private wishes = 0;
 
   constructor(
     private readonly desk: Desk,
@@ -79,17 +82,25 @@ export class SessionTab extends ViewWidget {
     this.title.label = sessionId;
     this.title.closable = true;
     desk.api.detail(sessionId).then(
-      ({ notebook, shown }) => {
+      ({ notebook, shown, title }) => {
         this.notebook = notebook;
-        this.title.label = line(shown.card.title || sessionId, 40);
-        this.title.caption = line(`${shown.card.title} · ${sessionId} · ${notebook ?? 'no notebook'}`, 300);
+        this.title.label = line(title || shown.card.title || sessionId, 40);
+        this.title.caption = line(`${title || shown.card.title} · ${sessionId} · ${notebook ?? 'no notebook'}`, 300);
         this.redraw();
       },
       () => undefined // the view tells why
     );
   }
 
+  /** Begin what the person wants to do with it. */
+  wish(intent: Intent): void {
+    this.intent = intent;
+    this.wishes++;
+    this.redraw();
+  }
+
   protected view(): JSX.Element {
-    return <LiveCard desk={this.desk} task={{ session_id: this.sessionId, task_id: '' }} notebook={this.notebook} saved="" open />;
+    const task = { session_id: this.sessionId, task_id: '' };
+    return <LiveCard key={this.wishes} desk={this.desk} task={task} notebook={this.notebook} saved="" open intent={this.intent} />;
   }
 }

@@ -34,7 +34,54 @@ export interface Choice {
   sort: SortId;
   /** Only sessions of the notebook with this path. */
   notebook: string | null;
+  filter?: Filter;
   folded: ReadonlySet<GroupId>;
+}
+
+/** What is left out; an empty text and a cost of 0 leave out nothing. `notebook` is a path as it was recorded. */
+export interface Filter {
+  state: string;
+  notebook: string;
+  model: string;
+  /** Only sessions that cost at least so many US dollars. */
+  cost: number;
+}
+
+export const EVERYTHING: Filter = { state: '', notebook: '', model: '', cost: 0 };
+export const COSTS = [0.01, 0.1, 1, 10] as const;
+
+/** What can be chosen: the states, notebooks and models that occur, in order. */
+export function choicesOf(rows: Iterable<Row>): { states: string[]; notebooks: string[]; models: string[] } {
+  const [states, notebooks, models] = [new Set<string>(), new Set<string>(), new Set<string>()];
+  for (const row of rows) {
+    states.add(row.state);
+    notebooks.add(row.notebook ?? '');
+    models.add(row.model);
+  }
+  const sorted = (found: Set<string>): string[] => [...found].filter(each => each !== '').sort();
+  return { states: sorted(states), notebooks: sorted(notebooks), models: sorted(models) };
+}
+
+/** "running · gpt · from $1": what is filtered by, empty when nothing is. */
+export function filterText(filter: Filter): string {
+  return [
+    filter.state,
+    filter.notebook === '' ? '' : text.baseName(filter.notebook),
+    filter.model,
+    filter.cost > 0 ? `from ${text.money(filter.cost)}` : ''
+  ]
+    .filter(part => part !== '')
+    .map(part => text.line(part, 40))
+    .join(' · ');
+}
+
+function kept(row: Row, filter: Filter): boolean {
+  return (
+    (filter.state === '' || row.state === filter.state) &&
+    (filter.notebook === '' || row.notebook === filter.notebook) &&
+    (filter.model === '' || row.model === filter.model) &&
+    row.cost_usd >= filter.cost
+  );
 }
 
 /** A line of the list: the head of a group, or a session. */
@@ -52,9 +99,10 @@ const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
 /** All lines in order. While something is searched for, no group is folded. */
 export function itemsOf(rows: Iterable<Row>, choice: Choice, ofNotebook: (recorded: string) => boolean = () => true): Item[] {
   const words = choice.words.toLocaleLowerCase().split(/\s+/).filter(Boolean);
+  const filter = choice.filter ?? EVERYTHING;
   const groups = new Map<GroupId, Row[]>();
   for (const row of rows) {
-    if (matches(row, words) && (choice.notebook === null || (row.notebook !== null && ofNotebook(row.notebook)))) {
+    if (kept(row, filter) && matches(row, words) && (choice.notebook === null || (row.notebook !== null && ofNotebook(row.notebook)))) {
       const group = groupOf(row);
       const list = groups.get(group);
       if (list === undefined) {

@@ -7,7 +7,8 @@ import { Press } from '../view/press.js';
 import { Glyph } from '../view/states.js';
 import { VirtualList } from '../view/virtual.js';
 import type { Row } from '../wire.js';
-import { SORTS, detailOf, groupOf, itemsOf, progressOf, type GroupId, type Item, type SortId } from './groups.js';
+import { Filters } from './filters.js';
+import { EVERYTHING, SORTS, detailOf, filterText, groupOf, itemsOf, progressOf, type GroupId, type Item, type SortId } from './groups.js';
 import type { RowStore } from './rows.js';
 
 export interface PanelProps {
@@ -28,13 +29,16 @@ export function PanelView(props: PanelProps): JSX.Element {
   const [words, setWords] = useState('');
   const [sort, setSort] = useState<SortId>('-updated');
   const [mine, setMine] = useState(false);
+  const [filter, setFilter] = useState(EVERYTHING);
+  const [filtering, setFiltering] = useState(false);
   const [folded, setFolded] = useState<ReadonlySet<GroupId>>(new Set());
   const [active, setActive] = useState<string | null>(null);
   const chosen = mine ? notebook : null;
   const items = useMemo(
-    () => itemsOf(store.rows.values(), { words, sort, notebook: chosen, folded }, recorded => chosen !== null && props.isSame(chosen, recorded)),
-    [version, words, sort, chosen, folded]
+    () => itemsOf(store.rows.values(), { words, sort, notebook: chosen, filter, folded }, recorded => chosen !== null && props.isSame(chosen, recorded)),
+    [version, words, sort, chosen, filter, folded]
   );
+  const filtered = filterText(filter);
   const fold = (id: GroupId): void => {
     const next = new Set(folded);
     if (!next.delete(id)) {
@@ -45,15 +49,18 @@ export function PanelView(props: PanelProps): JSX.Element {
   return (
     <div class="ipa-panel">
       <div class="ipa-panel-top">
-        <input
-          class="ipa-search"
-          type="search"
-          placeholder="Search sessions"
-          aria-label="search sessions"
-          value={words}
-          data-lm-suppress-shortcuts="true"
-          onInput={event => setWords(event.currentTarget.value)}
-        />
+        <div class="ipa-search-row">
+          <input
+            class="ipa-search"
+            type="search"
+            placeholder="Search sessions"
+            aria-label="search sessions"
+            value={words}
+            data-lm-suppress-shortcuts="true"
+            onInput={event => setWords(event.currentTarget.value)}
+          />
+          <Press name="filter" label="Filter" hint="by state, notebook, model or cost" pressed={filtering} onPress={() => setFiltering(!filtering)} />
+        </div>
         <div class="ipa-tools">
           <label class="ipa-check" title={notebook === null ? 'no notebook is in front' : text.line(notebook, 200)}>
             <input type="checkbox" checked={mine} disabled={notebook === null} onChange={event => setMine(event.currentTarget.checked)} />
@@ -70,14 +77,22 @@ export function PanelView(props: PanelProps): JSX.Element {
             </select>
           </label>
         </div>
+        {filtering ? <Filters store={store} version={version} filter={filter} setFilter={setFilter} /> : null}
+        {filtering || filtered === '' ? null : (
+          <div class="ipa-tools">
+            <span class="ipa-filtered">only {filtered}</span>
+            <span class="ipa-space" />
+            <Press name="filter-off" label="Show all" onPress={() => setFilter(EVERYTHING)} />
+          </div>
+        )}
       </div>
       {store.trouble !== null ? <Trouble store={store} /> : null}
       {store.rows.size === 0 && store.trouble === null ? (
         store.loading ? <p class="ipa-empty">reading the sessions…</p> : <Teach />
       ) : items.length === 0 && store.trouble === null ? (
         <p class="ipa-empty">
-          Nothing fits {words === '' ? 'this notebook' : `“${text.line(words, 40)}”`}.{' '}
-          <Press name="clear" label="Show all" onPress={() => (setWords(''), setMine(false))} />
+          Nothing fits {words === '' ? filtered || 'this notebook' : `“${text.line(words, 40)}”`}.{' '}
+          <Press name="clear" label="Show all" onPress={() => (setWords(''), setMine(false), setFilter(EVERYTHING))} />
         </p>
       ) : (
         <Rows {...props} items={items} active={active} setActive={setActive} fold={fold} />

@@ -12,8 +12,13 @@ import type { RowStore } from './rows.js';
 
 export const PANEL_ID = 'ipyagent-panel';
 
-/** The commands of a row, in order; each is given the row's ids and state. */
-export const ROW_COMMANDS = ['ipyagent:open', 'ipyagent:pause', 'ipyagent:resume', 'ipyagent:cancel', 'ipyagent:open-notebook'] as const;
+/** The commands of a row, in order, an empty one for a line between; each is given the row's ids and state. */
+export const ROW_COMMANDS = [
+  ...['ipyagent:open', 'ipyagent:open-notebook', ''],
+  ...['ipyagent:pause', 'ipyagent:resume', 'ipyagent:cancel', ''],
+  ...['ipyagent:fork', 'ipyagent:replay', 'ipyagent:rerun', ''],
+  'ipyagent:rename'
+] as const;
 
 export class SessionsPanel extends ViewWidget {
   private notebook: string | null = null;
@@ -52,7 +57,7 @@ export class SessionsPanel extends ViewWidget {
   private openMenu(row: Row, x: number, y: number): void {
     const menu = new Menu({ commands: this.commands });
     for (const command of ROW_COMMANDS) {
-      menu.addItem({ command, args: argsOf(row) });
+      menu.addItem(command === '' ? { type: 'separator' } : { command, args: argsOf(row) });
     }
     menu.aboutToClose.connect(() => queueMicrotask(() => setTimeout(() => menu.dispose())));
     menu.open(x, y);

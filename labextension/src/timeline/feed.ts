@@ -1,5 +1,6 @@
 /** The events of one session, fetched once, in order, and followed as long as somebody looks. */
 import type { Api } from '../api.js';
+import type { Home } from '../branch/words.js';
 import type { EventLine } from '../wire.js';
 import { Lanes } from './lanes.js';
 
@@ -20,6 +21,9 @@ export class EventFeed {
   readonly events: EventLine[] = [];
   readonly lanes = new Lanes();
   branches: Branch[] = [];
+  /** The session that this one was forked from. */
+  parent: string | null = null;
+  home: Home = { definition: '', notebook: null, cell: null };
   inherited = 0;
   problem = '';
   complete = false;
@@ -43,7 +47,9 @@ export class EventFeed {
 
   /** Look for forks, the newest ones. */
   async findBranches(): Promise<void> {
-    const { children } = await this.api.detail(this.sessionId);
+    const { children, parent, definition, notebook, cell } = await this.api.detail(this.sessionId);
+    this.parent = parent;
+    this.home = { definition, notebook, cell };
     const found = await Promise.all(
       children.slice(-MOST_BRANCHES).map(id =>
         Promise.all([this.api.detail(id), this.api.row(id)]).then(
@@ -54,6 +60,12 @@ export class EventFeed {
     );
     this.branches = found.filter(branch => branch !== null && branch.seq > 0) as Branch[];
     this.changed();
+  }
+
+  /** The sessions that this one may be compared with: its forks, newest first, and where it comes from. */
+  relatives(): { sessionId: string; title: string }[] {
+    const forks = [...this.branches].reverse().map(({ sessionId, title }) => ({ sessionId, title }));
+    return this.parent === null ? forks : [...forks, { sessionId: this.parent, title: 'the session it was forked from' }];
   }
 
   private async fetch(): Promise<void> {

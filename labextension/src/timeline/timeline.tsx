@@ -3,23 +3,29 @@ import type { JSX } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 
 import type { Api } from '../api.js';
+import { CompareView } from '../branch/compare.js';
+import type { Yard } from '../branch/fork.js';
+import type { Way } from '../branch/words.js';
 import { clockWithSeconds, line } from '../text.js';
-import { facts } from '../view/facts.js';
-import { FactView } from '../view/card.js';
 import { Press } from '../view/press.js';
-import { Glyph } from '../view/states.js';
 import { VirtualList, evenly } from '../view/virtual.js';
-import type { Card, EventLine } from '../wire.js';
+import type { EventLine } from '../wire.js';
 import { TimelineCanvas } from './canvas.js';
 import { EventFeed } from './feed.js';
 import { LANES, LANE_NAMES, type Lane } from './lanes.js';
+import { Moment, usePast } from './moment.js';
 import type { Filter } from './paint.js';
+import { useReplay } from './replay.js';
 import { isFailure, storyOf, wordsOf } from './story.js';
 
+/** What a session is opened for. */
+export type Intent = Way | 'replay' | 'compare';
+
 export interface HistoryProps {
-  api: Pick<Api, 'events' | 'cardAt' | 'detail' | 'row'>;
-  /** Open another session. */
-  open: (sessionId: string) => void;
+  api: Pick<Api, 'events' | 'cardAt' | 'detail' | 'row' | 'compare'>;
+  yard: Yard;
+  /** What is begun as soon as the events are there. */
+  intent?: Intent | null;
   sessionId: string;
   /** The newest event that the card knows of. */
   seq: number;
@@ -41,8 +47,33 @@ export function History(props: HistoryProps): JSX.Element {
   const [cursor, setCursor] = useState<number | null>(null);
   const [range, setRange] = useState<[number, number] | null>(null);
   const [filter, setFilter] = useState<Filter>(NOTHING);
+  const [way, setWay] = useState<Way | null>(null);
+  const [playing, setPlaying] = useState(false);
+  const [beside, setBeside] = useState(props.intent === 'compare');
   const at = cursor === null ? null : (feed.events[cursor] ?? null);
   const past = usePast(api, sessionId, at?.seq ?? null);
+  const look = (index: number | null): void => {
+    setPlaying(false);
+    setCursor(index);
+    if (index === null) {
+      setWay(null);
+    }
+  };
+  useReplay(playing, feed.events.length, cursor, setCursor, () => setPlaying(false));
+  const begun = useRef(false);
+  useEffect(() => {
+    if (!feed.complete || begun.current) {
+      return;
+    }
+    begun.current = true;
+    if (props.intent === 'replay') {
+      setPlaying(true);
+    } else if (props.intent === 'fork' || props.intent === 'rerun') {
+      setCursor(feed.events.length - 1);
+      setWay(props.intent);
+    }
+  }, [feed, feed.complete]);
+  const others = feed.relatives();
   if (feed.problem !== '' && feed.events.length === 0) {
     return <p class="ipa-stale">the events cannot be read: {line(feed.problem, 300)}</p>;
   }
@@ -59,6 +90,23 @@ export function History(props: HistoryProps): JSX.Element {
           failures only
         </label>
         <span class="ipa-space" />
+        {props.timeline ? (
+          <Press
+            name="replay"
+            label={playing ? 'Stop' : 'Replay'}
+            reserve="Replay"
+            hint="show it again from the first event; nothing is executed"
+            why={feed.complete ? '' : 'the events are being read'}
+            onPress={() => {
+              setWay(null);
+              setPlaying(!playing);
+              setCursor(playing ? cursor : null);
+            }}
+          />
+        ) : null}
+        {others.length > 0 ? (
+          <Press name="compare" label="Compare" hint="with its forks, or the session it was forked from" pressed={beside} onPress={() => setBeside(!beside)} />
+        ) : null}
         {props.timeline && range !== null ? <Press name="fit" label="Whole" hint="show all of it" onPress={() => setRange(null)} /> : null}
         <span class="ipa-count">
           {feed.events.length.toLocaleString('en')} events{feed.complete ? '' : ' so far…'}
@@ -68,19 +116,33 @@ export function History(props: HistoryProps): JSX.Element {
         <TimelineCanvas
           lanes={feed.lanes}
           branches={feed.branches}
-          open={props.open}
+          open={props.yard.open}
           version={version}
           filter={filter}
           range={range}
           setRange={setRange}
           cursor={cursor}
-          setCursor={setCursor}
+          setCursor={look}
           running={props.running}
         />
       ) : null}
-      {at === null ? null : <Past event={at} card={past} back={() => setCursor(null)} />}
+      {at === null ? null : (
+        <Moment
+          event={at}
+          card={past}
+          yard={props.yard}
+          sessionId={sessionId}
+          home={feed.home}
+          way={way}
+          setWay={setWay}
+          playing={playing}
+          back={() => look(null)}
+          made={() => void feed.findBranches().catch(() => undefined)}
+        />
+      )}
+      {beside && others.length > 0 ? <CompareView api={api} sessionId={sessionId} others={others} seq={seq} open={props.yard.open} /> : null}
       {props.log ? (
-        <EventLog events={feed.events} version={version} failuresOnly={filter.failuresOnly} cursor={cursor} setCursor={setCursor} tall={props.tall ?? false} />
+        <EventLog events={feed.events} version={version} failuresOnly={filter.failuresOnly} cursor={cursor} setCursor={look} tall={props.tall ?? false} />
       ) : null}
     </section>
   );
@@ -109,53 +171,6 @@ function Kinds(props: { feed: EventFeed; filter: Filter; setFilter: (filter: Fil
         </label>
       ))}
     </span>
-  );
-}
-
-/** The card at an event; while one is fetched the last one stays, and only the newest wish is fetched next. */
-function usePast(api: Pick<Api, 'cardAt'>, sessionId: string, seq: number | null): Card | null {
-  const [card, setCard] = useState<Card | null>(null);
-  const wanted = useRef<number | null>(null);
-  const busy = useRef(false);
-  useEffect(() => {
-    wanted.current = seq;
-    const next = async (): Promise<void> => {
-      busy.current = true;
-      for (let at = wanted.current; at !== null; ) {
-        const got = await api.cardAt(sessionId, at).catch(() => null);
-        setCard(got);
-        at = wanted.current === at ? null : wanted.current;
-      }
-      busy.current = false;
-    };
-    if (seq !== null && !busy.current) {
-      void next();
-    }
-  }, [seq, sessionId]);
-  return seq === null ? null : card;
-}
-
-function Past({ event, card, back }: { event: EventLine; card: Card | null; back: () => void }): JSX.Element {
-  return (
-    <div class="ipa-past" aria-live="polite">
-      <p class="ipa-past-event">
-        <span class="ipa-needs">at event {event.seq}</span> {clockWithSeconds(event.timestamp)} · {wordsOf(event.event_type)} {storyOf(event)}
-        <span class="ipa-space" />
-        <Press name="now" label="Back to now" onPress={back} />
-      </p>
-      <p class="ipa-now">
-        {card === null ? (
-          <span class="ipa-fact">rebuilding the state; nothing is executed…</span>
-        ) : (
-          [
-            <Glyph key="glyph" state={card.state} needsYou={card.asks.length > 0} />,
-            ...facts(card)
-              .filter(each => each.id !== 'left')
-              .map(each => <FactView key={each.id} fact={each} />)
-          ]
-        )}
-      </p>
-    </div>
   );
 }
 

@@ -7,7 +7,7 @@ import type { Desk } from '../desk.js';
 import type { TaskRef } from '../guards.js';
 import type { Link } from '../live.js';
 import { block, line } from '../text.js';
-import { History } from '../timeline/timeline.js';
+import { History, type Intent } from '../timeline/timeline.js';
 import type { Problem, Shown } from '../wire.js';
 import { pastCard } from './past.js';
 import { CardView } from './card.js';
@@ -20,6 +20,8 @@ export interface LiveCardProps {
   /** What the notebook itself says in plain text, for when the server says nothing. */
   saved: string;
   open?: boolean;
+  /** What it was opened for. */
+  intent?: Intent | null;
 }
 
 /** A picture and when it came. */
@@ -53,13 +55,14 @@ export function LiveCard(props: LiveCardProps): JSX.Element {
   if (picture !== null) {
     const { card } = picture.shown;
     const where = { notebook: props.notebook, near: box.current };
+    const door = desk.kernels.door({ ...where, sessionId: session_id });
     content = (
       <CardView
         shown={picture.shown}
         age={moved ? 0 : (Date.now() - picture.at) / 1000}
         link={moved ? 'open' : link}
         doing={desk.doing(session_id)}
-        door={desk.kernels.door({ ...where, sessionId: session_id })}
+        door={door}
         notice={moved ? null : desk.notice(session_id)}
         act={deed => void desk.act(card, deed, where)}
         openTimeline={props.open ?? false}
@@ -67,8 +70,14 @@ export function LiveCard(props: LiveCardProps): JSX.Element {
         below={open => (
           <History
             api={desk.api}
+            yard={{
+              api: desk.api,
+              open: desk.open,
+              door,
+              resume: id => desk.kernels.resume({ ...where, sessionId: id })
+            }}
+            intent={props.intent ?? null}
             sessionId={session_id}
-            open={desk.open}
             seq={card.seq}
             running={card.state === 'running'}
             tall={props.open ?? false}

@@ -69,6 +69,8 @@ def _apply(run: TaskRun, asked: Control) -> None:
         run.stop("cancel", actor=asked.actor, reason=asked.args.get("reason") or "")
     elif asked.action == "answer":
         answered(run, str(asked.args["approval_id"]), asked.actor)
+    elif asked.action == "rename":
+        run.summarise()
 
 
 def answered(run: TaskRun, approval_id: str, actor: str) -> None:
