@@ -382,7 +382,7 @@ def test_a_request_that_breaks_something_is_set_aside_and_those_behind_it_are_an
     put(session, "pause")
     control.request(session, "checkpoint", actor="user:anna", label="behind it")
     assert ("manual", "behind it") in checkpoints(session)
-    assert list(session.layout.inbox.iterdir()) == []
+    wait_until(lambda: not list(session.layout.inbox.iterdir()), timeout=PATIENCE, what="both requests to be attended to")
     assert (session.layout.damaged / "r1.json").exists()
     wait_until(lambda: of_type(session, "AlarmRaised"), timeout=PATIENCE, what="the alarm to be on disk")
     assert ["nobody thought of this" in b["text"] for b in bodies(session, "AlarmRaised")] == [True]
