@@ -61,6 +61,10 @@ class CassetteModel(Model[None]):
         return self._name
 
     @property
+    def model_id(self) -> str:
+        return self._name
+
+    @property
     def system(self) -> str:
         return SYSTEM
 
@@ -100,7 +104,9 @@ class CassetteModel(Model[None]):
             # the last of equal ones: an earlier answer may have been cut off and asked for again
             response = recorded[len(forms) - 1 - forms[::-1].index(asked)].response
             usage = replace(response.usage, cost=Decimal(0))
-            return replace(response, model_name=self._name, provider_name=SYSTEM, provider_url=None, usage=usage)
+            return replace(
+                response, model_name=self._name, model_id=self._name, provider_name=SYSTEM, provider_url=None, usage=usage
+            )
         nearest = max(forms, key=lambda form: difflib.SequenceMatcher(None, form, asked).quick_ratio())
         raise UsageError(
             f"{self._name}: request {place + 1} differs from the recorded one:\n{_difference(nearest, asked)}",

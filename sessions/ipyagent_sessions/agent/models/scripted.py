@@ -64,6 +64,10 @@ class ScriptedModel(Model[None]):
         return self._name
 
     @property
+    def model_id(self) -> str:
+        return self._name
+
+    @property
     def system(self) -> str:
         return SYSTEM
 
@@ -75,7 +79,7 @@ class ScriptedModel(Model[None]):
     ) -> ModelResponse:
         self.prepare_request(model_settings, model_request_parameters)
         turn, response = self._next(messages)
-        words = sum(1 for part in response.parts for _ in _pieces(part))
+        words = sum(1 for part in response.parts for _ in pieces(part))
         wait = turn.delay_s + (words / turn.tokens_per_s if turn.tokens_per_s else 0.0)
         if wait:
             await self._sleep(wait)
@@ -133,7 +137,7 @@ class ScriptedModel(Model[None]):
             parts.append(TextPart(turn.say))
         for i, call in enumerate(turn.calls):
             parts.append(ToolCallPart(call.tool, call.args, tool_call_id=f"{prefix}-{number + 1}-{i + 1}"))
-        read, written = turn.tokens or (_estimate(messages), sum(1 for part in parts for _ in _pieces(part)))
+        read, written = turn.tokens or (_estimate(messages), sum(1 for part in parts for _ in pieces(part)))
         usage = RequestUsage(input_tokens=read, output_tokens=written)
         if turn.cost is not None:
             usage.cost = Decimal(str(turn.cost))
@@ -149,20 +153,23 @@ class ScriptedStream(StreamedResponse):
     _response: ModelResponse
     _sleep: Sleep
     _timestamp: datetime = field(default_factory=lambda: datetime.now(UTC))
+    _closed: bool = False
 
     async def _get_event_iterator(self) -> AsyncIterator[ModelResponseStreamEvent]:
         if self._turn.delay_s:
             await self._sleep(self._turn.delay_s)
         start, played = anyio.current_time(), 0
+        self._usage = RequestUsage(input_tokens=self._response.usage.input_tokens)
         for index, part in enumerate(self._response.parts):
-            for piece in _pieces(part):
+            for piece in pieces(part):
                 ahead = 0.0
                 if self._turn.tokens_per_s:
                     ahead = start + played / self._turn.tokens_per_s - anyio.current_time()
                 await self._sleep(max(0.0, ahead))  # also with nothing to wait for: a place to be stopped at
-                if self.cancelled:
+                if self._closed:
                     return
                 played += 1
+                self._usage.output_tokens = played
                 for event in self._events(index, part, piece):
                     yield event
         self._usage = self._response.usage
@@ -174,13 +181,14 @@ class ScriptedStream(StreamedResponse):
             yield from manager.handle_thinking_delta(vendor_part_id=index, content=piece)
         elif isinstance(part, ToolCallPart):
             yield manager.handle_tool_call_part(
-                vendor_part_id=index, tool_name=part.tool_name, args=piece, tool_call_id=part.tool_call_id
+                vendor_part_id=index, tool_name=part.tool_name, args=part.args_as_dict(), tool_call_id=part.tool_call_id
             )
         else:
             yield from manager.handle_text_delta(vendor_part_id=index, content=piece)
 
     async def close_stream(self) -> None:
         """Nothing is open; the stream ends before its next word."""
+        self._closed = True
 
     @property
     def model_name(self) -> str:
@@ -199,7 +207,8 @@ class ScriptedStream(StreamedResponse):
         return self._timestamp
 
 
-def _pieces(part: ModelResponsePart) -> list[str]:
+def pieces(part: ModelResponsePart) -> list[str]:
+    """A part as it is streamed: word by word, or the arguments of a call at once."""
     if isinstance(part, TextPart | ThinkingPart):
         return _WORD.findall(part.content)
     return [part.args_as_json_str()] if isinstance(part, ToolCallPart) else []
