@@ -7,9 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent
+from pydantic import BaseModel
+from pydantic_ai import Agent, NativeOutput
 from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelRequest, ModelResponse, TextPart, UserPromptPart
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
 from tests.agent.server import FakeProvider, Reply
 
 from ipyagent_sessions.agent.models import cost_usd, resolve
@@ -173,8 +183,22 @@ async def test_a_secret_is_compared_and_shown_as_its_mark() -> None:
     assert "canary" not in str(caught.value)
 
 
-def test_times_and_ids_of_runs_are_no_difference() -> None:
-    def request(run_id: str) -> list[ModelMessage]:
-        return [ModelRequest([UserPromptPart("x")], run_id=run_id, conversation_id=run_id)]
+def test_times_and_ids_are_no_difference() -> None:
+    def request(some_id: str) -> list[ModelMessage]:
+        asked = ModelRequest([UserPromptPart("x")], run_id=some_id, conversation_id=some_id)
+        call = ModelResponse([ToolCallPart("t", "{}", tool_call_id=some_id)])
+        return [asked, call, ModelRequest([ToolReturnPart("t", 5, tool_call_id=some_id)])]
 
     assert normal(request("a"), ["t", "s"]) == normal(request("b"), ["s", "t"])
+
+
+class Sum(BaseModel):
+    total: int
+
+
+async def test_a_complaint_about_an_output_is_compared_as_the_model_sees_it(tmp_path: Path) -> None:
+    path = tmp_path / "demo.yaml"
+    path.write_text("""[{say: '{"total": "many"}'}, {say: '{"total": 7}'}]""")
+    first = await Agent(ScriptedModel.from_file(path), output_type=NativeOutput(Sum)).run("x")
+    tape = CassetteModel("k3x", exchanges(first.all_messages(), []))
+    assert (await Agent(tape, output_type=NativeOutput(Sum)).run("x")).output == Sum(total=7)

@@ -74,6 +74,15 @@ async def test_the_key_that_the_settings_name_is_sent(provider: FakeProvider) ->
     assert provider.seen[0].headers["authorization"] == f"Bearer {CANARY}"
 
 
+@pytest.mark.anyio
+async def test_a_server_of_your_own_is_not_priced_as_the_provider(provider: FakeProvider) -> None:
+    settings = Settings(models={"own": ModelEntry("openai", "gpt-4o", base_url=provider.openai)})
+    answer = (await Agent(resolve("own", settings, folder=HERE, environ={})).run("hi")).all_messages()[-1]
+    assert isinstance(answer, ModelResponse)
+    assert answer.provider_name == provider.root.removeprefix("http://")
+    assert cost_usd(answer) is None
+
+
 @pytest.mark.parametrize(
     ("name", "variable", "path"),
     [("openai:m", "OPENAI_BASE_URL", "/v1"), ("anthropic:m", "ANTHROPIC_BASE_URL", ""), ("ollama:m", "OLLAMA_BASE_URL", "")],

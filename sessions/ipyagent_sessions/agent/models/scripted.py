@@ -6,6 +6,7 @@ conversation is.  Only an `error` that passes after some requests is counted in 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
@@ -16,7 +17,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
-import anyio
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import (
     FinishReason,
@@ -46,7 +46,7 @@ Sleep = Callable[[float], Awaitable[None]]
 class ScriptedModel(Model[None]):
     """Plays the conversations of a script.  `system` is "scripted", so that nobody takes it for a model that thinks."""
 
-    def __init__(self, name: str, conversations: tuple[script.Conversation, ...], *, sleep: Sleep = anyio.sleep) -> None:
+    def __init__(self, name: str, conversations: tuple[script.Conversation, ...], *, sleep: Sleep = asyncio.sleep) -> None:
         # the script says what comes back, so any way to ask for a structured output is as good as the others
         super().__init__(profile=ModelProfile(supports_json_schema_output=True, supports_json_object_output=True))
         self._name = f"{SYSTEM}:{name}"
@@ -55,7 +55,7 @@ class ScriptedModel(Model[None]):
         self._failed: dict[str, int] = {}
 
     @classmethod
-    def from_file(cls, path: Path, *, sleep: Sleep = anyio.sleep) -> ScriptedModel:
+    def from_file(cls, path: Path, *, sleep: Sleep = asyncio.sleep) -> ScriptedModel:
         """The model of a script.  Raises UsageError for a missing file, ConfigError for a wrong one."""
         return cls(path.stem, script.load(path), sleep=sleep)
 
@@ -158,13 +158,14 @@ class ScriptedStream(StreamedResponse):
     async def _get_event_iterator(self) -> AsyncIterator[ModelResponseStreamEvent]:
         if self._turn.delay_s:
             await self._sleep(self._turn.delay_s)
-        start, played = anyio.current_time(), 0
+        now = asyncio.get_running_loop().time
+        start, played = now(), 0
         self._usage = RequestUsage(input_tokens=self._response.usage.input_tokens)
         for index, part in enumerate(self._response.parts):
             for piece in pieces(part):
                 ahead = 0.0
                 if self._turn.tokens_per_s:
-                    ahead = start + played / self._turn.tokens_per_s - anyio.current_time()
+                    ahead = start + played / self._turn.tokens_per_s - now()
                 await self._sleep(max(0.0, ahead))  # also with nothing to wait for: a place to be stopped at
                 if self._closed:
                     return
