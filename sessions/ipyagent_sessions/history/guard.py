@@ -39,10 +39,10 @@ _FUNCTIONS: Final = frozenset(
 _HINT: Final = "one SELECT over the views is possible; see them with: SHOW TABLES"
 
 
-def checked(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
+def checked(connection: duckdb.DuckDBPyConnection, sql: str, *, also: frozenset[str] = frozenset()) -> str:
     """`sql` as the one statement to run: a SELECT (also FROM first, DESCRIBE, SUMMARIZE, SHOW) or an EXPLAIN of one.
 
-    Raises UsageError that names what is refused.
+    `also` are further table functions that the caller makes safe.  Raises UsageError that names what is refused.
     """
     import duckdb
 
@@ -50,9 +50,9 @@ def checked(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
     if statement.type == duckdb.StatementType.EXPLAIN:
         prefix, rest = _explained(statement.query)
         inner = _only(connection, rest)
-        _check(connection, inner)
+        _check(connection, inner, also)
         return f"{prefix} {inner.query}"
-    _check(connection, statement)
+    _check(connection, statement, also)
     return statement.query
 
 
@@ -75,27 +75,32 @@ def _only(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
     return found[0]
 
 
-def _check(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> None:
+def _check(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement, also: frozenset[str]) -> None:
     import duckdb
 
     if statement.type != duckdb.StatementType.SELECT:
         word = next((text for text, _ in _words(statement.query)), "it").upper()
         raise UsageError(f"{word} is refused: a query only reads", hint=_HINT)
-    row = connection.execute("SELECT json_serialize_sql(?)", [statement.query]).fetchone()
-    tree = json.loads(row[0]) if row else {"error": True, "error_message": "no tree"}
-    if tree["error"]:
-        raise UsageError(f"this form of query cannot be checked and is refused: {tree['error_message']}", hint=_HINT)
-    for node in _nodes(tree["statements"]):
+    for node in nodes(connection, statement.query):
         kind = node.get("type")
         if isinstance(kind, str) and kind.endswith("_NODE") and kind not in _READING:
             raise UsageError(f"{kind.partition('_')[0]} inside a query is refused: a query only reads", hint=_HINT)
         if kind == "TABLE_FUNCTION":
             name = str(node["function"].get("function_name", "")).lower()
-            if name not in _FUNCTIONS:
+            if name not in _FUNCTIONS and name not in also:
                 raise UsageError(f"the table function {name}() is refused: a query reads the views only", hint=_HINT)
 
 
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+def nodes(connection: duckdb.DuckDBPyConnection, statement: str) -> Iterator[dict[str, Any]]:
+    """All objects of the parsed tree of a SELECT.  Raises UsageError for one that DuckDB does not show as a tree."""
+    row = connection.execute("SELECT json_serialize_sql(?)", [statement]).fetchone()
+    tree = json.loads(row[0]) if row else {"error": True, "error_message": "no tree"}
+    if tree["error"]:
+        raise UsageError(f"this form of query cannot be checked and is refused: {tree['error_message']}", hint=_HINT)
+    yield from below(tree["statements"])
+
+
+def below(tree: Any) -> Iterator[dict[str, Any]]:
     """All objects of a JSON tree."""
     open_: list[Any] = [tree]
     while open_:
