@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Terminal
 
+from ipyagent_sessions.log.lease import this_process
 from ipyagent_sessions.store import Store
 
 
@@ -51,7 +52,12 @@ def test_gc_lists_before_it_removes(terminal: Terminal, folder: Path, done: str)
     terminal("approve", done)
     terminal("resume", done)
     (folder / "ipyagent.yaml").write_text("checkpoint: {retention: {successful: 0s}}")
-    checkpoints = Store(folder / "store").session(done).layout.checkpoints
+    session = Store(folder / "store").session(done)
+    appender = session.append(this_process(by="tests"))
+    for _ in range(3):
+        appender.checkpoint("time_interval")
+    appender.close()
+    checkpoints = session.layout.checkpoints
     before = sorted(checkpoints.iterdir())
     assert len(before) > 1
     listed = terminal("gc")
