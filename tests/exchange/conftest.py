@@ -10,6 +10,7 @@ import pytest
 
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.events import as_raw
+from ipyagent_sessions.log.blobs import Blobs
 from ipyagent_sessions.log.lease import Holder
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
@@ -37,6 +38,9 @@ def parent(session: Session, me: Holder) -> Session:
     _, name = appender.put(b'"' + b"x" * 40_000 + b'"', big)
     body = p.ActivityCompleted("big", result_blob=name)
     appender.emit("ActivityCompleted", body, task_id="t9", activity_id="/big:1", blobs=big)
+    before = b"what the file held"
+    held = Blobs.name(before)
+    appender.emit("FileWritten", p.FileWritten("a.txt", "sha256:00", before=held), task_id="t9", blobs={held: before})
     appender.emit("TaskSuspended", p.TaskSuspended("network"), task_id="t9")
     appender.close(rest=True)
     return session

@@ -30,6 +30,7 @@ from ipyagent_sessions.errors import NotFound, UsageError
 from ipyagent_sessions.events import as_raw
 from ipyagent_sessions.exchange import atif, lines, notebook, values
 from ipyagent_sessions.log.appender import Appender
+from ipyagent_sessions.log.blobs import Blobs
 from ipyagent_sessions.log.lease import Holder
 from ipyagent_sessions.session import Session
 
@@ -67,6 +68,9 @@ def worked(session: Session, me: Holder) -> Session:
     completed(appender, "rows", [{"a": 1, "b": "<b>"}, {"a": 2, "b": "c"}])
     completed(appender, "picture", b"\x89PNG\r\n\x1a\n" + b"0" * 20)
     completed(appender, "pair", (1, {"x": [2]}))
+    shot = b"\x89PNG\r\n\x1a\n" + b"1" * 20
+    made = {"blob": Blobs.name(shot), "media_type": "image/png"}
+    appender.emit("PictureMade", made, task_id="t.1", ignorable=True, blobs={Blobs.name(shot): shot})
     appender.emit("ActivityStarted", p.ActivityStarted("bad"), task_id="t.1", activity_id="1/bad", attempt=1)
     failed = p.ActivityFailed("bad", "ValueError", HOSTILE)
     appender.emit("ActivityFailed", failed, task_id="t.1", activity_id="1/bad", attempt=1)
@@ -102,6 +106,7 @@ def talked(session: Session, me: Holder) -> Session:
         measured: dict[str, Any] = {"input_tokens": 10, "output_tokens": 4, "cost_usd": 0.01} if n % 2 else {}
         appender.emit("MessageAdded", body, task_id="t.1", **measured)
         completed(appender, f"model:{n}", None)  # how the engine counts it is not told again
+    appender.emit("MessageAdded", {"role": "assistant", "text": "Thr", "partial": True}, task_id="t.1")
     appender.emit("MessageAdded", {"role": "user", "text": "Thanks."}, task_id="t.1")
     appender.close()
     return session
@@ -172,6 +177,7 @@ def test_the_notebook_is_valid_and_holds_the_story_and_the_results(worked: Sessi
     outputs = {c.source: c.outputs[0].data for c in made.cells if c.cell_type == "code" and c.outputs}
     picture = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"0" * 20).decode()
     assert outputs["value(session, '1/picture')"]["image/png"] == picture
+    assert any("image/png" in data for source, data in outputs.items() if source.startswith("picture(session, "))
     assert "<table" in outputs["value(session, '1/table')"]["text/html"]
     assert "<table" in outputs["value(session, '1/rows')"]["text/html"]
     assert json.loads(outputs["value(session, '1/pair')"]["text/plain"]) == [1, {"x": [2]}]

@@ -97,6 +97,8 @@ class _Story:
     # An agent
 
     def _message(self, event: Event, body: dict[str, Any]) -> None:
+        if body.get("partial"):  # what had come of an answer that was asked for again
+            return
         message = body.get("message")
         if not isinstance(message, dict):
             self._step(event, _ROLES.get(str(body.get("role")), "user"), str(body.get("text", "")))

@@ -79,7 +79,7 @@ class _Writer:
             "Written from the log by `export --notebook`. The code cells show what the log holds, where its store is at hand.",
         ]
         self._markdown("\n\n".join(lines))
-        self._code("from ipyagent_sessions import Store\nfrom ipyagent_sessions.exchange.values import value\n\n"
+        self._code("from ipyagent_sessions import Store\nfrom ipyagent_sessions.exchange.values import picture, value\n\n"
                    f"session = Store().session({self.session.id!r})", None)  # fmt: skip
 
     def _take(self, event: Event) -> None:
@@ -90,6 +90,9 @@ class _Writer:
             self._flush()
             body = payload(self.session, event)
             self._markdown(f"**{code(str(body.get('role', 'message')), 40)}**\n\n{fence(str(body.get('text', '')))}")
+        elif kind == "PictureMade":
+            self._flush()
+            self._code(f"picture(session, {event.seq})", values.picture(self.session, event.seq))
         elif kind == "ActivityStarted":
             self._started(event)
         elif kind in ("ActivityCompleted", "ActivityFailed"):

@@ -31,7 +31,7 @@ from ipyagent_sessions.place import Header
 from ipyagent_sessions.session import Session, summarise
 from ipyagent_sessions.state import State
 from ipyagent_sessions.store import Store
-from ipyagent_sessions.verify.blobs import named_by
+from ipyagent_sessions.verify.blobs import coded_by, named_by
 
 ELSEWHERE: Final = "elsewhere"
 """The store of an import that does not say a credible one."""
@@ -102,6 +102,7 @@ class _Incoming:
         self.before = before
         self.header = self._header()
         self._named = set[str]()
+        self._coded = set[str]()
 
     def _header(self) -> Header:
         try:
@@ -134,6 +135,7 @@ class _Incoming:
                 raise self._unpicklable(f"event {event.seq}")
             folding.apply(self.state, event)
             self._named.update(named_by(event))
+            self._coded.update(coded_by(event))
             yield event
             expected += 1
         if expected != self.part.last + 1:
@@ -202,7 +204,7 @@ class _Incoming:
             if self.archive.manifest.members[path].sha256 != name:
                 raise _wrong(self.archive, f"the blob {name[:12]} is not what its name says")
             _durable(layout.blobs / name, self.archive.pieces(path))
-            if _pickled((layout.blobs / name).read_bytes()):
+            if name in self._coded and _pickled((layout.blobs / name).read_bytes()):
                 raise self._unpicklable(f"the blob {name[:12]}")
         if held:
             sync_folder(layout.blobs)

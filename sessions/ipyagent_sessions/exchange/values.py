@@ -12,7 +12,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from ipyagent_sessions.errors import IpyagentError, NotFound
-from ipyagent_sessions.events import Event
+from ipyagent_sessions.events import Event, payload_of
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.textsafe import plain_lines
 from ipyagent_sessions.views import html as html_view
@@ -51,6 +51,17 @@ def value(session: Session, activity_id: str) -> Value:
     if found is None:
         raise NotFound(f"session {session.id} has no result of {activity_id!r}", hint="`log` lists the activities")
     return of_event(session, found)
+
+
+def picture(session: Session, seq: int) -> Value:
+    """The picture that a tool made at event `seq`.  Raises NotFound."""
+    event = session.event(seq)
+    if event.event_type != "PictureMade":
+        raise NotFound(f"event {seq} of session {session.id} is a {event.event_type}, not a picture")
+    try:
+        return Value(_bytes(session.blobs.read(str(payload_of(event).get("blob")))))
+    except IpyagentError as error:
+        return Value({"text/plain": f"the picture cannot be read: {error.message}"})
 
 
 def of_event(session: Session, event: Event) -> Value:

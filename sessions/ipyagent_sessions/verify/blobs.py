@@ -10,19 +10,34 @@ from pathlib import Path
 from typing import Final
 
 from ipyagent_sessions.errors import IpyagentError
-from ipyagent_sessions.events import Event
+from ipyagent_sessions.events import TYPES, Event
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.verify.finding import COPY, Finding
 
-_NAMED: Final = re.compile(rb'_blob"\s*:\s*"([0-9a-f]{64})"')
+_CODED: Final = re.compile(rb'_blob"\s*:\s*"([0-9a-f]{64})"')
+_OTHERS: Final = {
+    "FileWritten": re.compile(rb'"before"\s*:\s*"([0-9a-f]{64})"'),
+    "PictureMade": re.compile(rb'"blob"\s*:\s*"([0-9a-f]{64})"'),
+}
 _NAME: Final = re.compile(r"[0-9a-f]{64}")
 
 
 def named_by(event: Event) -> Iterator[str]:
-    """The blobs that an event's payload names, in fields that end in `_blob`."""
-    raw = bytes(event.payload)
-    if b"_blob" in raw:
-        yield from (match[1].decode() for match in _NAMED.finditer(raw))
+    """The blobs that an event of ours names; what a workflow emits under names of its own is its own affair."""
+    yield from coded_by(event)
+    other = _OTHERS.get(event.event_type)
+    if other is not None:
+        yield from _found(other, event)
+
+
+def coded_by(event: Event) -> Iterator[str]:
+    """Those in fields that end in `_blob`: parts of the payload, which are JSON or text."""
+    if event.event_type in TYPES:
+        yield from _found(_CODED, event)
+
+
+def _found(pattern: re.Pattern[bytes], event: Event) -> Iterator[str]:
+    return (match[1].decode() for match in pattern.finditer(bytes(event.payload)))
 
 
 def folders(session: Session) -> list[Path]:
