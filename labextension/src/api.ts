@@ -62,6 +62,11 @@ export class Api {
     return this.get(`${session(sessionId)}/events`, { after, limit, max_payload: maxPayload, only: 'talk' }, asEventPage);
   }
 
+  /** A large payload, as text. */
+  blob(sessionId: string, name: string): Promise<string> {
+    return this.request(`${session(sessionId)}/blobs/${encodeURIComponent(name)}`, { method: 'GET' }, String, response => response.text());
+  }
+
   /** What a fork at event `at` would mean. */
   aftermath(sessionId: string, at: number): Promise<Aftermath> {
     return this.get(`${session(sessionId)}/aftermath`, { at }, asAftermath);
@@ -114,7 +119,12 @@ export class Api {
     return this.request(path, { method: 'POST', body: JSON.stringify(body) }, read);
   }
 
-  private async request<T>(path: string, init: RequestInit, read: (body: unknown) => T): Promise<T> {
+  private async request<T>(
+    path: string,
+    init: RequestInit,
+    read: (body: unknown) => T,
+    bodyOf: (response: Response) => Promise<unknown> = response => response.json()
+  ): Promise<T> {
     let response: Response;
     try {
       response = await ServerConnection.makeRequest(`${URLExt.join(this.settings.baseUrl, ROOT)}/${path}`, init, this.settings);
@@ -123,7 +133,7 @@ export class Api {
     }
     let body: unknown;
     try {
-      body = await response.json();
+      body = await (response.ok ? bodyOf(response) : response.json());
     } catch {
       body = undefined;
     }

@@ -2,6 +2,7 @@
 import type { Api } from './api.js';
 import { ApiError } from './api-errors.js';
 import type { LiveFeed } from './live.js';
+import type { Draw } from './talk/view.js';
 import { deedKey, type Deed, type ResumeDoor } from './view/buttons.js';
 import type { Notice } from './view/card.js';
 import type { Card, ControlBody } from './wire.js';
@@ -34,7 +35,9 @@ export class Desk {
     readonly feed: LiveFeed,
     readonly kernels: Kernels,
     /** Open a session in the main area. */
-    readonly open: (sessionId: string) => void
+    readonly open: (sessionId: string) => void,
+    /** What draws Markdown and pictures, null where there is nothing that does. */
+    readonly draw: Draw | null = null
   ) {}
 
   /** The keys of what was asked of a session and is not answered. */
@@ -104,9 +107,10 @@ export class Desk {
 export function bodyOf(card: Pick<Card, 'task_id' | 'state'>, deed: Exclude<Deed, { kind: 'resume' }>): ControlBody {
   const expects = [card.state];
   if (deed.kind === 'answer') {
-    const { approval_id, answer, digest, choice } = deed;
+    const { approval_id, answer, digest, choice, reason, always } = deed;
+    const terms = { ...(reason && { reason }), ...(deed.arguments && { arguments: deed.arguments }), ...(always && { always }) };
     // the question may be answered in any state that waits; what binds the answer is the digest
-    return { action: 'answer', task_id: card.task_id, args: { approval_id, answer, digest, ...(choice !== null && { choice }) } };
+    return { action: 'answer', task_id: card.task_id, args: { approval_id, answer, digest, ...(choice !== null && { choice }), ...terms } };
   }
   return { action: deed.kind === 'stop' ? 'pause' : deed.kind, task_id: card.task_id, expects, args: {} };
 }

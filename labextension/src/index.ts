@@ -10,6 +10,7 @@ import { Token } from '@lumino/coreutils';
 import { Api } from './api.js';
 import { Desk } from './desk.js';
 import { addCommands } from './lab/commands.js';
+import { LabDraw } from './lab/drawing.js';
 import { NotebookKernels } from './lab/kernels.js';
 import { openRecorded } from './lab/notebooks.js';
 import { StatusItem } from './lab/status.js';
@@ -26,8 +27,8 @@ const desk: JupyterFrontEndPlugin<Desk> = {
   description: 'What cards, panel and status bar share.',
   autoStart: true,
   provides: IDesk,
-  optional: [INotebookTracker],
-  activate: (app: JupyterFrontEnd, notebooks: INotebookTracker | null): Desk => {
+  optional: [INotebookTracker, IRenderMimeRegistry],
+  activate: (app: JupyterFrontEnd, notebooks: INotebookTracker | null, registry: IRenderMimeRegistry | null): Desk => {
     const api = new Api(app.serviceManager.serverSettings);
     const feed = new LiveFeed({
       connect: () => api.connect(),
@@ -37,7 +38,8 @@ const desk: JupyterFrontEndPlugin<Desk> = {
           (error: unknown) => !(error instanceof Error && 'trouble' in error && error.trouble === 'missing')
         )
     });
-    return new Desk(api, feed, new NotebookKernels(notebooks), id => void app.commands.execute('ipyagent:open', { session_id: id }));
+    const open = (id: string): void => void app.commands.execute('ipyagent:open', { session_id: id });
+    return new Desk(api, feed, new NotebookKernels(notebooks), open, registry === null ? null : new LabDraw(registry));
   }
 };
 

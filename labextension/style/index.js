@@ -3,4 +3,5 @@ import './controls.css';
 import './ask.css';
 import './history.css';
 import './branch.css';
+import './talk.css';
 import './panel.css';

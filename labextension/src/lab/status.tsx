@@ -42,10 +42,12 @@ export class StatusItem extends Widget {
     this.text = text;
     const needs = counts.needs_you > 0;
     render(
+      text === '' ? null : (
       <button type="button" class="ipa-status-button" title="agent sessions" onClick={this.open}>
         <Glyph state="running" needsYou={needs} />
         <span aria-live="polite">{text}</span>
-      </button>,
+      </button>
+      ),
       this.node
     );
     this.changed();

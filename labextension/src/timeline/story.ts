@@ -27,6 +27,7 @@ const TELLERS: Record<string, (body: Body) => string> = {
   ActivityFailed: b => `${error(b)}${b['still_running'] ? ', still running' : ''}`,
   ActivityRetried: b => `${error(b)}; again in ${duration(Number(b['wait_s'] ?? 0))}`,
   ActivityCompensated: b => (b['ok'] === false ? `undoing failed: ${str(b['error'])}` : 'undone'),
+  MessageAdded: b => `${str(b['role'])}: ${str(b['text'])}`,
   ApprovalRequested: b => str(b['question']),
   ApprovalResolved: b => `${str(b['choice']) || str(b['answer'])}${opt(' by ', b['by'])}${opt(': ', b['reason'])}`,
   FileWritten: b => `${str(b['path'])} (${size(typeof b['size'] === 'number' ? b['size'] : null)})`,

@@ -5,11 +5,13 @@
  * the first moments after a question appeared under the pointer, and a long question is answered only after it was shown whole.
  */
 import type { JSX } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 
 import * as text from '../text.js';
 import type { Ask } from '../wire.js';
-import { answersOf, type Deed } from './buttons.js';
+import { answersOf, callButtons, type Answer, type CallButton, type Deed } from './buttons.js';
+import { callOf, judged, textOf } from './edit.js';
+import { Editor } from './editor.js';
 import { Press } from './press.js';
 
 export const LONG = 1500;
@@ -35,14 +37,34 @@ export function AskView({ ask, doing, act }: AskProps): JSX.Element {
   const details = text.block(reflow(ask.details));
   const inline = details.length > 0 && details.length <= 90 && !details.includes('\n');
   const length = ask.question.length + ask.details.length;
+  const call = useMemo(() => callOf(ask), [ask.digest]);
+  const [always, setAlways] = useState(false);
+  const [typed, setTyped] = useState<string | null>(null);
+  const [reason, setReason] = useState<string | null>(null);
+  const edited = typed === null || call?.arguments == null ? null : judged(typed, call.arguments);
+  const answer = (said: Answer): void => {
+    if (settled) {
+      act({
+        kind: 'answer',
+        approval_id: ask.approval_id,
+        answer: said.answer,
+        digest: ask.digest,
+        choice: said.choice,
+        ...(said.answer === 'denied' && reason !== null && { reason: reason.trim() }),
+        ...(said.answer === 'approved' && always && { always }),
+        ...(said.answer === 'approved' && edited?.value != null && edited.changes.length > 0 && { arguments: edited.value })
+      });
+    }
+  };
   return (
     <section class="ipa-ask" role="group" aria-label="needs your answer">
       <p class="ipa-ask-line">
         <span class="ipa-needs">needs you</span>
         <span class="ipa-question">{cut ? asks.slice(0, LONG) : asks}</span>
         {inline ? <code class="ipa-inline">{details}</code> : null}
+        {call === null || call.effect === '' || call.effect === 'none' ? null : <span class="ipa-effect">{text.line(call.effect, 20)}</span>}
       </p>
-      {details.length === 0 || inline ? null : (
+      {details.length === 0 || inline || typed !== null ? null : (
         <pre class="ipa-details" tabIndex={0} aria-label="details">
           {cut ? details.slice(0, LONG) : details}
         </pre>
@@ -53,30 +75,78 @@ export function AskView({ ask, doing, act }: AskProps): JSX.Element {
       <p class="ipa-ask-terms">
         asked {text.age(ask.since_s)}
         {ask.if_ignored ? ` · ${text.line(ask.if_ignored, 160)}` : ''}
+        {ask.expires_at === null ? '' : ` · until ${text.clock(ask.expires_at)}`}
       </p>
+      {typed === null || edited === null ? null : (
+        <Editor tool={call?.tool ?? ''} text={typed} edited={edited} setText={setTyped} leave={() => setTyped(null)} />
+      )}
+      {reason === null ? null : <Reason reason={reason} setReason={setReason} deny={() => answer(DENY)} />}
+      {call === null || reason !== null ? null : (
+        <label class="ipa-check ipa-always">
+          <input type="checkbox" checked={always} onChange={event => setAlways(event.currentTarget.checked)} />
+          always allow {text.line(call.tool, 60) || 'this tool'} in this session
+        </label>
+      )}
       <div class="ipa-ask-answers">
-        {answersOf(ask.choices, ask.kind).map(each => (
-          <Press
-            key={`${each.answer} ${each.choice ?? ''}`}
-            name={each.answer}
-            label={text.line(each.label, 60)}
-            primary={each.primary}
-            why={why}
-            onPress={() => {
-              if (settled) {
-                act({
-                  kind: 'answer',
-                  approval_id: ask.approval_id,
-                  answer: each.answer,
-                  digest: ask.digest,
-                  choice: each.choice
-                });
-              }
-            }}
-          />
-        ))}
+        {call !== null
+          ? callButtons({ call, edited, reason, why }).map(each => (
+              <Press
+                key={each.name}
+                name={each.name}
+                label={each.label}
+                why={each.why}
+                primary={each.primary}
+                onPress={() => {
+                  const deeds: Record<CallButton['name'], () => void> = {
+                    approved: () => answer(APPROVE),
+                    denied: () => answer(DENY),
+                    edit: () => setTyped(textOf(call.arguments ?? {})),
+                    'edit-back': () => setTyped(null),
+                    deny: () => setReason(''),
+                    'deny-back': () => setReason(null)
+                  };
+                  deeds[each.name]();
+                }}
+              />
+            ))
+          : answersOf(ask.choices, ask.kind).map(each => (
+              <Press
+                key={`${each.answer} ${each.choice ?? ''}`}
+                name={each.answer}
+                label={text.line(each.label, 60)}
+                primary={each.primary}
+                why={why}
+                onPress={() => answer(each)}
+              />
+            ))}
       </div>
     </section>
+  );
+}
+
+const APPROVE: Answer = { label: 'Approve', answer: 'approved', choice: null, primary: true };
+const DENY: Answer = { label: 'Deny', answer: 'denied', choice: null, primary: false };
+
+function Reason({ reason, setReason, deny }: { reason: string; setReason: (reason: string) => void; deny: () => void }): JSX.Element {
+  const field = useRef<HTMLInputElement>(null);
+  useEffect(() => field.current?.focus(), []);
+  return (
+    <input
+      ref={field}
+      class="ipa-input ipa-reason"
+      maxLength={1000}
+      placeholder="Why not? The agent reads it (may be empty)"
+      aria-label="reason"
+      value={reason}
+      data-lm-suppress-shortcuts="true"
+      onInput={event => setReason(event.currentTarget.value)}
+      onKeyDown={event => {
+        if (event.key === 'Enter') {
+          event.preventDefault();
+          deny();
+        }
+      }}
+    />
   );
 }
 

@@ -1,11 +1,19 @@
 /** Which buttons a card has, which of them may be pressed, and why the others may not (R202-R205). Pure. */
 import type { Card } from '../wire.js';
+import type { Call, Edited } from './edit.js';
 import { ENDED, isPausing } from './states.js';
 
 /** What a person asks of a task. */
 export type Deed =
   | { kind: 'pause' | 'stop' | 'resume' | 'cancel' }
-  | { kind: 'answer'; approval_id: string; answer: 'approved' | 'denied'; digest: string; choice: string | null };
+  | ({ kind: 'answer'; approval_id: string; answer: 'approved' | 'denied'; digest: string; choice: string | null } & Terms);
+
+/** What may come with an answer: a denial's reason, and with an approved tool call other arguments, or that it is always approved. */
+export interface Terms {
+  reason?: string;
+  arguments?: Record<string, unknown>;
+  always?: boolean;
+}
 
 export type ButtonId = 'pause' | 'stop' | 'resume' | 'cancel';
 
@@ -92,4 +100,35 @@ export function answersOf(choices: readonly string[], kind: string): Answer[] {
   }
   const chosen = choices.map(choice => ({ label: choice, answer: 'approved' as const, choice, primary: false }));
   return kind === 'outcome' ? chosen : [...chosen, { label: 'Deny', answer: 'denied', choice: null, primary: false }];
+}
+
+/** The buttons of a tool call: yes, yes with changes, no with a reason. */
+export interface CallButton {
+  name: 'approved' | 'denied' | 'edit' | 'edit-back' | 'deny' | 'deny-back';
+  label: string;
+  why: string;
+  primary: boolean;
+}
+
+export interface CallShown {
+  call: Call;
+  /** What is in the editor, null while it is closed. */
+  edited: Edited | null;
+  /** What is given as a reason, null while nobody is about to deny. */
+  reason: string | null;
+  /** Why nothing may be answered yet. */
+  why: string;
+}
+
+export function callButtons({ call, edited, reason, why }: CallShown): CallButton[] {
+  const button = (name: CallButton['name'], label: string, not = '', primary = false): CallButton => ({ name, label, why: not, primary });
+  if (reason !== null) {
+    return [button('denied', 'Deny', why, true), button('deny-back', 'Back')];
+  }
+  if (edited !== null) {
+    const changed = edited.changes.length > 0;
+    const label = changed ? 'Approve with changes' : 'Approve';
+    return [button('approved', label, why || edited.problem, true), button('edit-back', 'Leave as it was'), button('deny', 'Deny…', why)];
+  }
+  return [button('approved', 'Approve', why, true), button('edit', 'Edit…', why || call.why), button('deny', 'Deny…', why)];
 }

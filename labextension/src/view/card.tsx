@@ -31,6 +31,8 @@ export interface CardProps {
   openTimeline?: boolean;
   /** Draws what is below the card when Log or Timeline is open. */
   below?: (open: { log: boolean; timeline: boolean }) => ComponentChildren;
+  /** The conversation of an agent. */
+  talk?: ComponentChildren;
 }
 
 const RESERVED: Record<Button['id'], string> = { pause: 'Resuming…', stop: 'Resuming…', resume: 'Resuming…', cancel: 'Ending…' };
@@ -110,8 +112,9 @@ export function CardView(props: CardProps): JSX.Element {
           <span class="ipa-needs">alarm</span> {text.line(alarm, 300)}
         </p>
       ))}
+      {props.talk}
       {timeline || log ? props.below?.({ log, timeline }) : null}
-      <Partial text={shown.partial} open={!ENDED.has(card.state)} />
+      {props.talk === undefined ? <Partial text={shown.partial} open={!ENDED.has(card.state)} /> : null}
       <footer class="ipa-foot">
         {footFacts(card).map(each => (
           <FactView key={each.id} fact={each} />

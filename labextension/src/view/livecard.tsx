@@ -7,6 +7,7 @@ import type { Desk } from '../desk.js';
 import type { TaskRef } from '../guards.js';
 import type { Link } from '../live.js';
 import { block, line } from '../text.js';
+import { TalkView } from '../talk/view.js';
 import { History, type Intent } from '../timeline/timeline.js';
 import type { Problem, Shown } from '../wire.js';
 import { pastCard } from './past.js';
@@ -65,6 +66,20 @@ export function LiveCard(props: LiveCardProps): JSX.Element {
         door={door}
         notice={moved ? null : desk.notice(session_id)}
         act={deed => void desk.act(card, deed, where)}
+        talk={
+          card.kind === 'agent' ? (
+            <TalkView
+              api={desk.api}
+              draw={desk.draw}
+              sessionId={session_id}
+              task={task.task_id}
+              seq={card.seq}
+              partial={picture.shown.partial}
+              running={card.state === 'running'}
+              tall={props.open ?? false}
+            />
+          ) : undefined
+        }
         openTimeline={props.open ?? false}
         openLog={props.open ?? false}
         below={open => (

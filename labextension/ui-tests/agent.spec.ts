@@ -1,0 +1,77 @@
+/** An agent in the card: its streamed answer, its tool calls, and an approval with edited arguments. */
+import { expect, test } from '@playwright/test';
+
+import { Agent } from './agent.js';
+import { Lab, button, card, command, dark, runAll, shot } from './lab.js';
+
+let lab: Lab;
+let agent: Agent;
+test.beforeAll(async () => {
+  lab = await Lab.start();
+});
+test.afterAll(async () => {
+  agent.stop();
+  await lab.stop();
+});
+
+const showing = (id: string): string => `from IPython.display import display
+display({"application/vnd.ipyagent.task+json": {"session_id": "${id}", "task_id": "${id}.1"}, "text/plain": "an agent"}, raw=True)`;
+
+test('a streamed answer is Markdown, the card does not jump, and an edited call is approved', async ({ page }) => {
+  await lab.visit(page, 'lab?reset');
+  agent = await Agent.start(lab);
+  const asked: string[] = [];
+  page.on('request', request => asked.push(request.url()));
+  await lab.open(page, 'agent.ipynb', [showing(agent.id)]);
+  await runAll(page);
+  const talk = card(page).locator('.ipa-talk');
+  await expect(talk).toContainText('I count them first.');
+  await expect(talk.locator('.ipa-streaming h2')).toContainText('What the modules say');
+  await expect(talk.locator('.ipa-streaming table')).toBeVisible();
+  const heights = await card(page).evaluate(
+    node =>
+      new Promise<number[]>(resolve => {
+        const seen: number[] = [];
+        const timer = setInterval(() => seen.push(node.getBoundingClientRect().height) >= 25 && (clearInterval(timer), resolve(seen)), 100);
+      })
+  );
+  expect(new Set(heights.map(Math.round)).size, `${heights.join(' ')}`).toBe(1);
+  await shot(page, 'agent-streaming');
+  await agent.enough();
+  await expect(card(page)).toHaveAttribute('data-state', 'suspended');
+  await expect(talk.locator('.ipa-by-assistant .cm-s-jupyter, .ipa-by-assistant pre code span').first()).toBeAttached(); // highlighted
+  expect(await card(page).evaluate(node => Math.round(node.querySelector('.ipa-talk')?.clientHeight ?? 0))).toBe(280);
+  await talk.locator('summary', { hasText: 'sql(' }).click();
+  await expect(talk.locator('.ipa-grid')).toContainText('asyncio');
+  await talk.locator('summary', { hasText: 'run_python(' }).click();
+  await expect(talk.locator('.ipa-drawn img[src^="data:image/png"]')).toBeAttached();
+  await button(card(page), 'talk-whole').click();
+  await shot(page, 'agent-done');
+  expect(await page.evaluate(() => (window as unknown as { hacked?: number }).hacked)).toBeUndefined();
+  expect(asked.filter(url => url.includes('example.invalid'))).toEqual([]);
+  expect(await talk.locator('a[href^="javascript"]').count()).toBe(0);
+
+  const ask = card(page).locator('.ipa-ask');
+  await expect(ask).toContainText('irreversible');
+  await page.waitForTimeout(500);
+  await button(ask, 'edit').click();
+  const area = ask.locator('textarea');
+  await expect(ask.locator('.ipa-details')).toHaveCount(0); // the editor has its place
+  await area.fill('{"paths": ["build/"');
+  await expect(ask.locator('.ipa-edit-said')).toHaveClass(/ipa-bad/);
+  await expect(button(ask, 'approved')).toHaveAttribute('aria-disabled', 'true');
+  await area.fill('{"paths": ["build/"], "force": false}');
+  await expect(ask.locator('.ipa-changes')).toContainText('paths[1]');
+  await ask.scrollIntoViewIfNeeded();
+  await shot(page, 'agent-edit');
+  await ask.getByLabel('always allow delete_files in this session').check();
+  await button(ask, 'approved').click();
+  await expect(ask).toHaveCount(0);
+  const { events } = await lab.json<{ events: { event_type: string; payload: { args?: object } }[] }>(`ipyagent/api/sessions/${agent.id}/events`);
+  const control = events.find(event => event.event_type === 'ControlRequested');
+  expect(control?.payload.args).toMatchObject({ answer: 'approved', arguments: { paths: ['build/'], force: false }, always: true });
+  await dark(page);
+  await command(page, 'ipyagent:open', { session_id: agent.id });
+  await page.locator('.ipa-tab .ipa-talk').scrollIntoViewIfNeeded();
+  await shot(page, 'agent-dark');
+});
