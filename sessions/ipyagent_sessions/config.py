@@ -27,6 +27,8 @@ _EVENTS: Final = {
     "approval_resolved": "ApprovalResolved",
     "error_occurred": "ErrorOccurred",
 }
+SECTIONS: Final = ("checkpoint", "model", "models", "mcp", "permissions", "budget", "tools", "secrets")
+"""The top keys of a configuration file: when checkpoints are taken, and the settings of agents (`agent.sections`)."""
 _LAYERS: Final = ("business_state", "execution_state", "system_state")
 
 
@@ -61,7 +63,7 @@ def checkpoint_policy(document: Any) -> CheckpointPolicy:
 
     Raises ConfigError with the path of the first key or value that is not known.
     """
-    root = mapping(document, "(top)", {"checkpoint"})
+    root = mapping(document, "(top)", {*SECTIONS})
     block = mapping(root.get("checkpoint", {}), "checkpoint", {"triggers", "include", "storage", "retention"})
     interval, events, paths = _triggers(block.get("triggers"))
     ignored: list[str] = []

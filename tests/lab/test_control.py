@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 from ipyagent_lab.routes import base, control
 from ipyagent_lab.service import Service
 from ipyagent_lab.testing import ASKING, LONG, Api, finished, until
+from ipyagent_sessions import payloads as p
 from ipyagent_sessions.events import payload_of
+from ipyagent_sessions.log.lease import this_process
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
 from ipyagent_sessions.testing import Child
@@ -224,7 +227,10 @@ def test_states_that_were_shown_are_understood(shown: list[str], logged_as: list
 
 
 async def test_an_approved_call_may_be_given_other_arguments_and_a_denied_one_may_not(asking: Session, api: Api) -> None:
-    ask = await ask_of(api, asking)
+    with contextlib.closing(asking.append(this_process(by="a test"))) as appender:
+        called = p.ApprovalRequested("tool1", "May remove be called?", digest="d", kind="tool", tool="remove")
+        appender.emit("ApprovalRequested", called, task_id=f"{asking.id}.1")
+    ask = (await api.get("sessions", asking.id))["shown"]["card"]["asks"][1]
     told = {"approval_id": ask["approval_id"], "digest": ask["digest"]}
     edited: dict[str, Any] = {"arguments": {"paths": ["build/"], "n": 12345678901234567890, "x": None}, "always": True}
     body = {"action": "answer", "task_id": f"{asking.id}.1"}

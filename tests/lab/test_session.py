@@ -155,14 +155,14 @@ async def test_long_payloads_and_blobs_are_named_by_their_size_only(real: Store,
     raw, name = appender.put(body, blobs)
     assert name is not None
     appender.emit("ActivityCompleted", p.ActivityCompleted("big", result=raw, result_blob=name), activity_id="a", blobs=blobs)
-    appender.emit("MessageAdded", {"text": "y" * 9000}, task_id="t")
+    appender.emit("MessageAdded", {"role": "user", "text": "y" * 9000}, task_id="t")
     appender.close()
     first, second = (await api.get("sessions", session.id, "events", after=1))["events"]
     assert first["blobs"] == {name: len(body)}
     assert first["payload"]["result_blob"] == name
-    assert (second["payload"], second["payload_bytes"]) == (None, len('{"text":""}') + 9000)
+    assert (second["payload"], second["payload_bytes"]) == (None, len('{"role":"user","text":""}') + 9000)
     [full] = (await api.get("sessions", session.id, "events", after=2, max_payload=20_000))["events"]
-    assert full["payload"] == {"text": "y" * 9000}
+    assert full["payload"] == {"role": "user", "text": "y" * 9000}
 
 
 async def test_a_blob_is_sent_as_text_to_be_saved_and_never_as_a_page(

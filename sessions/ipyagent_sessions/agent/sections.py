@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from msgspec import Struct
 
-from ipyagent_sessions.config import mapping, seconds, sequence
+from ipyagent_sessions.config import SECTIONS, mapping, seconds, sequence
 from ipyagent_sessions.errors import ConfigError
 from ipyagent_sessions.run.definitions import EFFECTS, Effect
 
@@ -96,8 +96,7 @@ class Tools(Struct, frozen=True):
 
 def read(document: Any) -> dict[str, Any]:
     """The fields of `Settings` that a document gives.  Raises ConfigError with the path of the first thing that is wrong."""
-    known = {"model", "models", "mcp", "permissions", "budget", "tools", "secrets"}
-    root = _section(document, "(top)", known)
+    root = _section(document, "(top)", {*SECTIONS})
     budget = _section(root.get("budget"), "budget", {"task", "session"})
     return {
         "model": _text(root.get("model"), "model"),

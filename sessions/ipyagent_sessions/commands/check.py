@@ -13,6 +13,8 @@ import psutil
 
 from ipyagent_sessions import config
 from ipyagent_sessions._version import __version__
+from ipyagent_sessions.agent import layers
+from ipyagent_sessions.agent.settings import Settings
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.config import CheckpointPolicy
 from ipyagent_sessions.errors import ConfigError
@@ -20,15 +22,12 @@ from ipyagent_sessions.log.lease import uses_soft_lock
 from ipyagent_sessions.views import formats
 from ipyagent_sessions.views.shown import Shown, Table
 
-NAMES = ("ipyagent.yaml", "ipyagent.yml")
-
 
 def policy_file(door: Door) -> Path | None:
-    """The configuration file that counts: of the project's folder, else of the store; None without one."""
-    for folder in (door.folder, door.store.root):
-        for name in NAMES:
-            if (folder / name).is_file():
-                return folder / name
+    """The configuration file whose checkpoint block counts: the project's, else the user's; None when neither has one."""
+    for path in (layers.project_file(door.folder), layers.user_file(os.environ)):
+        if path is not None and "checkpoint" in layers.read(path):
+            return path
     return None
 
 
@@ -43,22 +42,25 @@ def policy_of(door: Door, file: str | None) -> CheckpointPolicy:
 
 
 def show_config(door: Door, file: str | None) -> Shown:
-    """The settings in force, where they come from, and those that have no force here."""
+    """The settings in force, where each comes from, and those that have no force here."""
     policy = policy_of(door, file)
-    source = file or policy_file(door) or f"defaults; put a checkpoint block into {NAMES[0]}"
+    source = file or policy_file(door) or f"defaults; put a checkpoint block into {layers.PROJECT_FILE}"
     rows: list[list[Any]] = [
-        ["interval", formats.duration(policy.interval_s) if policy.interval_s else "never by time"],
-        ["events", ", ".join(policy.events) or "none"],
-        ["state paths", ", ".join(policy.paths) or "none"],
-        ["always", "end of a stage, end of a task, by hand"],
-        ["last events in a checkpoint", policy.last_events],
+        ["checkpoint: interval", formats.duration(policy.interval_s) if policy.interval_s else "never by time"],
+        ["checkpoint: events", ", ".join(policy.events) or "none"],
+        ["checkpoint: state paths", ", ".join(policy.paths) or "none"],
+        ["checkpoint: always", "end of a stage, end of a task, by hand"],
+        ["checkpoint: last events", policy.last_events],
     ]
-    note = f"from {source}"
-    rows.append(["kept after a task completed", formats.duration(policy.successful_s)])
-    rows.append(["kept after one failed or was cancelled", formats.duration(policy.failed_s)])
+    note = ""
+    rows.append(["checkpoint: kept after a task completed", formats.duration(policy.successful_s)])
+    rows.append(["checkpoint: kept after one failed or was cancelled", formats.duration(policy.failed_s)])
     if policy.not_in_force:
-        note += "\nnot in force on this installation:\n" + "\n".join(f"  {line}" for line in policy.not_in_force)
-    return Table(["checkpoint", "value"], rows, note=note)
+        note = "not in force on this installation:\n" + "\n".join(f"  {line}" for line in policy.not_in_force)
+    rows = [[what, value, str(source)] for what, value in rows]
+    if file is None:
+        rows += [list(found) for found in Settings.load(door.folder).explained()]
+    return Table(["setting", "value", "from"], rows, note=note)
 
 
 def doctor(door: Door) -> Table:
