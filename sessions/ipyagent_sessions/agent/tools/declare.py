@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Approval = Literal["ask", "auto", "never"]
 APPROVALS: Final[tuple[str, ...]] = get_args(Approval)
 
-_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """What all providers take as the name of a tool."""
 
 
@@ -63,7 +63,7 @@ class Tool:
             raise UsageError(f"@tool needs a function, not {type(function).__name__}", hint="write @tool above a def")
         self.function = function
         self.name: str = name or getattr(function, "__name__", None) or type(function).__name__
-        if not _NAME.fullmatch(self.name):
+        if not NAME.fullmatch(self.name):
             raise UsageError(f"{self.name!r} is no name for a tool", hint='name="..." of letters, digits, _ and -, at most 64')
         check_effect(self.name, effect)
         if approval is not None and approval not in APPROVALS:
