@@ -26,7 +26,7 @@ def test_the_settings_of_the_page_are_read_and_everything_in_them_is_known(tmp_p
     settings = Settings.load(tmp_path, {"IPYAGENT_CONFIG": str(tmp_path / "empty.yaml")})
     assert settings.models["work"].timeout_s == 120
     assert settings.budget.task.tokens == 200_000
-    assert settings.mcp["files"].effect["read_file"] == "none"
+    assert settings.mcp["files"].effects["read_file"] == "none"
     assert settings.permissions.answer("run_shell", "none") == "never"
 
 

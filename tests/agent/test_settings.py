@@ -52,11 +52,13 @@ def test_the_project_goes_before_the_user_key_by_key(project: Path, environ: dic
 
 
 def test_an_entry_of_models_or_mcp_is_taken_whole(project: Path, environ: dict[str, str]) -> None:
-    user = "mcp: {files: {command: a, args: [b], effect: {read: none}}}\nmodels: {m: {provider: openai, name: x, base_url: u}}"
+    user = (
+        "mcp: {files: {command: a, args: [b], effects: {read: none}}}\nmodels: {m: {provider: openai, name: x, base_url: u}}"
+    )
     text = "mcp: {files: {url: 'https://example.org'}}\nmodels: {m: {provider: anthropic, name: y}}"
     settings = load(project, environ, text, user)
     assert settings.mcp["files"].command is None
-    assert settings.mcp["files"].effect == {}
+    assert settings.mcp["files"].effects == {}
     assert settings.models["m"].base_url is None
 
 
@@ -99,7 +101,7 @@ def test_a_change_of_a_file_is_seen_by_the_next_load(project: Path, environ: dic
         ("mcp: {s: {command: a, url: b}}", "mcp.s: an MCP server has either a command or a url"),
         ("mcp: {s: {command: a, headers: {x: y}}}", "mcp.s.headers: has no meaning beside command"),
         ("mcp: {s: {command: a, args: [true]}}", "mcp.s.args[0]: must be a text"),
-        ("mcp: {s: {command: a, effect: {t: harmless}}}", "mcp.s.effect.t: 'harmless' is not known  none, idempotent"),
+        ("mcp: {s: {command: a, effects: {t: harmless}}}", "mcp.s.effects.t: 'harmless' is not known  none, idempotent"),
         ("permissions: {effects: {irreversible: yes}}", "permissions.effects.irreversible: True is not known"),
         ("permissions: {effects: {big: ask}}", "permissions.effects.big: 'big' is not known"),
         ("permissions: {tools: {shell: always}}", "permissions.tools.shell: 'always' is not known"),
@@ -146,7 +148,7 @@ def test_a_reference_is_kept_and_looked_up_on_use(project: Path, environ: dict[s
 def test_a_reference_in_a_command_and_its_environment_is_looked_up_too(project: Path, environ: dict[str, str]) -> None:
     settings = load(project, environ, "mcp: {s: {command: '${BIN}/run', args: ['-k', '${K}'], env: {KEY: '${K}'}}}")
     server = settings.server("s", {"BIN": "/opt", "K": "v"})
-    assert (server.command, server.args, server.env) == ("/opt/run", ("-k", "v"), {"KEY": "v"})
+    assert (server.command, server.args, server.env) == ("/opt/run", ["-k", "v"], {"KEY": "v"})
 
 
 def test_every_value_says_which_layer_it_is_from(project: Path, environ: dict[str, str]) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from msgspec import Struct
 
+from ipyagent_sessions.agent.tools.mcp_config import Server
 from ipyagent_sessions.config import SECTIONS, mapping, seconds, sequence
 from ipyagent_sessions.errors import ConfigError
 from ipyagent_sessions.run.definitions import EFFECTS, Effect
@@ -46,17 +47,6 @@ class ModelEntry(Struct, frozen=True):
     api_key_env: str | None = None
     max_retries: int = 4
     timeout_s: float | None = None
-
-
-class McpServer(Struct, frozen=True):
-    """An MCP server: a command to start, or an address.  `effect` says what its tools do; one not named is irreversible."""
-
-    command: str | None = None
-    args: tuple[str, ...] = ()
-    env: Mapping[str, str] = {}
-    url: str | None = None
-    headers: Mapping[str, str] = {}
-    effect: Mapping[str, Effect] = {}
 
 
 class Permissions(Struct, frozen=True):
@@ -136,22 +126,24 @@ def _model(value: Any, where: str) -> ModelEntry:
     )
 
 
-def _server(value: Any, where: str) -> McpServer:
-    entry = _section(value, where, {"command", "args", "env", "url", "headers", "effect"})
+def _server(value: Any, where: str) -> Server:
+    entry = _section(value, where, {"command", "args", "env", "cwd", "url", "headers", "effects", "approval"})
     if ("command" in entry) == ("url" in entry):
         raise ConfigError(
             f"{where}: an MCP server has either a command or a url", hint="command starts it, url is its address"
         )
-    other = {"headers"} if "command" in entry else {"args", "env"}
+    other = {"headers"} if "command" in entry else {"args", "env", "cwd"}
     if odd := sorted(other & entry.keys()):
         raise ConfigError(f"{where}.{odd[0]}: has no meaning beside {'command' if 'command' in entry else 'url'}")
-    return McpServer(
+    return Server(
         command=_text(entry.get("command"), f"{where}.command"),
-        args=_names(entry.get("args"), f"{where}.args"),
+        args=[*_names(entry.get("args"), f"{where}.args")],
         env=_each(entry.get("env"), f"{where}.env", _scalar),
         url=_text(entry.get("url"), f"{where}.url"),
         headers=_each(entry.get("headers"), f"{where}.headers", _scalar),
-        effect=_each(entry.get("effect"), f"{where}.effect", _effect),
+        effects=_each(entry.get("effects"), f"{where}.effects", _effect),
+        cwd=_text(entry.get("cwd"), f"{where}.cwd"),
+        approval=None if entry.get("approval") is None else _answer(entry["approval"], f"{where}.approval"),
     )
 
 

@@ -17,7 +17,8 @@ from msgspec.structs import replace
 
 from ipyagent_sessions.agent import layers, sections
 from ipyagent_sessions.agent.secrets import Secrets
-from ipyagent_sessions.agent.sections import KEYS, Budget, McpServer, ModelEntry, Permissions, Tools
+from ipyagent_sessions.agent.sections import KEYS, Budget, ModelEntry, Permissions, Tools
+from ipyagent_sessions.agent.tools.mcp_config import Server
 from ipyagent_sessions.errors import ConfigError
 
 _DEFAULTS: Final[dict[str, Any]] = {
@@ -47,7 +48,7 @@ class Settings(Struct, frozen=True):
 
     model: str | None = None
     models: Mapping[str, ModelEntry] = {}
-    mcp: Mapping[str, McpServer] = {}
+    mcp: Mapping[str, Server] = {}
     permissions: Permissions = Permissions()
     budget: Budget = Budget()
     tools: Tools = Tools()
@@ -83,7 +84,7 @@ class Settings(Struct, frozen=True):
 
         return _REFERENCE.sub(looked_up, value)
 
-    def server(self, name: str, environ: Mapping[str, str] = os.environ) -> McpServer:
+    def server(self, name: str, environ: Mapping[str, str] = os.environ) -> Server:
         """The MCP server `name` with all references looked up.  Raises ConfigError naming file, key and variable."""
         kept, at = self.mcp[name], ("mcp", name)
 
@@ -93,7 +94,7 @@ class Settings(Struct, frozen=True):
         return replace(
             kept,
             command=of(kept.command, "command"),
-            args=tuple(self.text(arg, (*at, "args"), environ) for arg in kept.args),
+            args=[self.text(arg, (*at, "args"), environ) for arg in kept.args],
             env={key: self.text(value, (*at, "env", key), environ) for key, value in kept.env.items()},
             url=of(kept.url, "url"),
             headers={key: self.text(value, (*at, "headers", key), environ) for key, value in kept.headers.items()},

@@ -1,0 +1,111 @@
+"""The agents that a person speaks to: the one behind `%%agent`, and one of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic_ai import Agent
+from pydantic_ai.models import Model
+
+from ipyagent_sessions.agent import turn
+from ipyagent_sessions.agent.conversation import exchanges
+from ipyagent_sessions.agent.models import resolve
+from ipyagent_sessions.agent.models.cassette import Exchange
+from ipyagent_sessions.agent.permission import Permission, Rules
+from ipyagent_sessions.agent.records import Records
+from ipyagent_sessions.agent.sections import Allowance
+from ipyagent_sessions.agent.settings import Settings
+from ipyagent_sessions.agent.surroundings import Surroundings, here
+from ipyagent_sessions.agent.tools.declare import Tool
+from ipyagent_sessions.agent.tools.mcp import connected
+from ipyagent_sessions.agent.tools.offered import offered
+from ipyagent_sessions.run.context import Context
+from ipyagent_sessions.run.definitions import Workflow
+from ipyagent_sessions.store import Store
+
+INSTRUCTIONS: Final = """\
+You work in a person's Jupyter notebook. Use the tools to look before you answer, and do what is asked, no more.
+Say plainly what you did, what you could not do, and what you are not sure of. Answer in Markdown."""
+
+
+async def converse(
+    ctx: Context, prompt: str, model: str | None = None, approve: Permission = "ask", schema: str | None = None
+) -> Any:
+    """One turn with the built-in agent: its tools are those of the notebook and the workspace, the user's own and MCP's."""
+    place = here()
+    settings = Settings.load(place.folder)
+    records = Records(ctx.task, place, settings)
+    offer = offered(records.bench, declared_tools(place.namespace), set(settings.tools.without))
+    agent: Agent[None, Any] = Agent(
+        _model(model, settings, place),
+        name="ipyagent",
+        instructions=INSTRUCTIONS,
+        tools=[tool.pydantic for tool in offer.tools],
+        output_type=str if schema is None else place.variable(schema, "--schema"),
+    )
+    async with connected(records.bench, settings.document.get("mcp", {})) as served:
+        verifiers = {tool.name: tool.verify for tool in offer.tools if tool.verify is not None}
+        rules = rules_of(settings, approve)
+        return await turn.take(ctx, agent, prompt, rules, records, verifiers, toolsets=served.toolsets)
+
+
+CONVERSE: Final = Workflow(converse, name="ask")
+CONVERSE.kind = "agent"
+
+
+async def turn_of(
+    ctx: Context, agent: Agent[Any, Any], prompt: str, *, model: str | None, approve: Permission, deps: str
+) -> Any:
+    """One turn with an agent of the user's own: its tools, its output type.  What its author gave it without declaring an
+    effect may be called without asking, and counts as irreversible."""
+    place = here()
+    settings = Settings.load(place.folder)
+    options: dict[str, Any] = {}
+    if model is not None:
+        options["model"] = _model(model, settings, place)
+    if deps:
+        options["deps"] = place.variable(deps, "--deps")
+    rules = rules_of(settings, approve, unknown="auto")
+    return await turn.take(ctx, agent, prompt, rules, Records(ctx.task, place, settings), **options)
+
+
+def check(place: Surroundings, model: str, schema: str) -> str:
+    """The name of the model that a turn will use.  Raises UsageError or ConfigError when it cannot be used here, or when there
+    is no such type: what cannot run is refused before anything starts."""
+    settings = Settings.load(place.folder)
+    _model(model or None, settings, place)
+    if schema:
+        place.variable(schema, "--schema")
+    return model or settings.model or ""
+
+
+def limits(folder: Path) -> dict[str, float]:
+    """The budget of a task that the settings give."""
+    return _amounts(Settings.load(folder).budget.task)
+
+
+def declared_tools(namespace: Mapping[str, Any] | None) -> list[Tool]:
+    """The tools that the notebook's cells declare."""
+    return [found for name, found in (namespace or {}).items() if isinstance(found, Tool) and not name.startswith("_")]
+
+
+def _model(name: str | None, settings: Settings, place: Surroundings) -> Model:
+    return resolve(name, settings, folder=place.folder, recording=_recording)
+
+
+def _recording(wanted: str) -> list[Exchange]:
+    return exchanges(Store().find(wanted))
+
+
+def rules_of(settings: Settings, approve: Permission, unknown: Permission = "ask") -> Rules:
+    """What the settings permit in a turn whose own mode is `approve`; `unknown` is for tools that declare no effect."""
+    permissions = settings.permissions
+    return Rules(approve, permissions.tools, permissions.effects, unknown, _amounts(settings.budget.session))
+
+
+def _amounts(allowance: Allowance) -> dict[str, float]:
+    """An allowance as `budget` counts: usd, tokens, steps, time."""
+    given = {"usd": allowance.usd, "tokens": allowance.tokens, "steps": allowance.steps, "time": allowance.time_s}
+    return {what: float(limit) for what, limit in given.items() if limit is not None}
