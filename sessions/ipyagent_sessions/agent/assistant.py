@@ -22,7 +22,7 @@ from ipyagent_sessions.agent.tools.declare import Tool
 from ipyagent_sessions.agent.tools.mcp import connected
 from ipyagent_sessions.agent.tools.offered import offered
 from ipyagent_sessions.run.context import Context
-from ipyagent_sessions.run.definitions import Workflow
+from ipyagent_sessions.run.definitions import workflow
 from ipyagent_sessions.store import Store
 
 INSTRUCTIONS: Final = """\
@@ -30,6 +30,7 @@ You work in a person's Jupyter notebook. Use the tools to look before you answer
 Say plainly what you did, what you could not do, and what you are not sure of. Answer in Markdown."""
 
 
+@workflow(name="ask")
 async def converse(
     ctx: Context, prompt: str, model: str | None = None, approve: Permission = "ask", schema: str | None = None
 ) -> Any:
@@ -51,8 +52,7 @@ async def converse(
         return await turn.take(ctx, agent, prompt, rules, records, verifiers, toolsets=served.toolsets)
 
 
-CONVERSE: Final = Workflow(converse, name="ask")
-CONVERSE.kind = "agent"
+converse.kind = "agent"
 
 
 async def turn_of(

@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from ipyagent_sessions import payloads as p
+from ipyagent_sessions.agent import layers
 from ipyagent_sessions.agent.settings import Settings
 from ipyagent_sessions.agent.surroundings import Surroundings
 from ipyagent_sessions.agent.tools.workbench import FileChange, FileRead, Picture, Started, Workbench
@@ -26,6 +27,12 @@ from ipyagent_sessions.run.execute import current, progress
 from ipyagent_sessions.run.task import TaskRun
 
 _SHA: Final = "sha256:"
+
+
+def _settings_files(folder: Path) -> list[Path]:
+    """Where settings that permit something stand, or would count if they were put there."""
+    found = [layers.project_file(folder), layers.user_file(os.environ), folder.resolve() / layers.PROJECT_FILE]
+    return [path for path in found if path is not None]
 
 
 class Records:
@@ -51,7 +58,7 @@ class Records:
             started=lambda process: self._process("ProcessStarted", process),
             ended=lambda process: self._process("ProcessEnded", process),
             recall=self._recall,
-            protected=(run.session.place.root,),
+            protected=(run.session.place.root, *_settings_files(place.folder)),  # they permit: a model may not write them
             mark=run.session.id,
         )
         self.bench.seen.update(self._read_before())

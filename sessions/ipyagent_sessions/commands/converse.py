@@ -41,7 +41,7 @@ def ask(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandle |
     given = {"model": model, "approve": options.approve, "schema": options.schema}
     started = launch(
         door.store,
-        assistant.CONVERSE,
+        assistant.converse,
         (prompt,),
         {name: value for name, value in given.items() if value},
         options=RunOptions(
