@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -9,6 +10,7 @@ from typing import Any, Final
 from pydantic_ai import Agent
 from pydantic_ai.models import Model
 
+from ipyagent_sessions import payloads as p
 from ipyagent_sessions.agent import turn
 from ipyagent_sessions.agent.conversation import exchanges
 from ipyagent_sessions.agent.models import resolve
@@ -38,6 +40,8 @@ async def converse(
     place = here()
     settings = Settings.load(place.folder)
     records = Records(ctx.task, place, settings)
+    for told in await asyncio.to_thread(records.end_leftovers):
+        ctx.task.emit("AlarmRaised", p.AlarmRaised("leftover", told))
     offer = offered(records.bench, declared_tools(place.namespace), set(settings.tools.without))
     agent: Agent[None, Any] = Agent(
         _model(model, settings, place),

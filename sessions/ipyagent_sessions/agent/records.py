@@ -21,6 +21,7 @@ from ipyagent_sessions import payloads as p
 from ipyagent_sessions.agent import layers
 from ipyagent_sessions.agent.settings import Settings
 from ipyagent_sessions.agent.surroundings import Surroundings
+from ipyagent_sessions.agent.tools import leftovers
 from ipyagent_sessions.agent.tools.workbench import FileChange, FileRead, Picture, Started, Workbench
 from ipyagent_sessions.log.blobs import Blobs
 from ipyagent_sessions.run.execute import current, progress
@@ -67,7 +68,18 @@ class Records:
         """The files that are no longer what the model has seen, one line each."""
         return [f"{found.path} is {found.how} since you read it" for found in self.bench.changed_since_seen()]
 
-    def leftovers(self) -> list[Started]:
+    def end_leftovers(self) -> list[str]:
+        """End what tools of earlier executions started and nobody ended, as after a kill -9 of the kernel; gives one line for
+        each, saying so of one that could not be ended."""
+        found = leftovers.living(self._unended(), self._run.session.id)
+        still = leftovers.stop(found)
+        for process in found:
+            if process not in still:
+                self._process("ProcessEnded", process)
+        ended = [f"{p.command} (pid {p.pid}) was still running and was ended" for p in found if p not in still]
+        return ended + [f"{p.command} (pid {p.pid}) is still running and cannot be ended" for p in still]
+
+    def _unended(self) -> list[Started]:
         """The processes that earlier executions started and that nobody saw end."""
         open_ones: dict[tuple[int, float], Started] = {}
         for event in self._run.session.events():

@@ -15,7 +15,8 @@ _OWN: Final = os.path.join(str(Path(__file__).parents[1]), "")
 
 def of(error: BaseException, function: Any) -> tuple[str, str]:
     """The last frames of `error` outside of this package, each as file, line, name and code, at most `KEPT` of them; and where
-    in the file of `function` it was (else in the last frame): "cell line 3".  Both are empty for an error that was not raised.
+    in the file of `function` it was: "cell line 3", empty when that is none of the user's.  Both are empty for an error that
+    was not raised.
 
     Files are named by their last two parts; what has no file is a cell.
     """
@@ -23,11 +24,11 @@ def of(error: BaseException, function: Any) -> tuple[str, str]:
     if not found:
         return "", ""
     home = getattr(getattr(function, "__code__", None), "co_filename", None)
-    place = next((f for f in reversed(found) if f.filename == home), found[-1])
+    place = next((f for f in reversed(found) if f.filename == home), None)
     told = [
         f"{_file(f)} line {f.lineno}, in {f.name}" + (f"\n    {f.line[:_WIDEST]}" if f.line else "") for f in found[-KEPT:]
     ]
-    return "\n".join(told), f"{_file(place)} line {place.lineno}"
+    return "\n".join(told), f"{_file(place)} line {place.lineno}" if place is not None else ""
 
 
 def _file(frame: traceback.FrameSummary) -> str:

@@ -44,6 +44,19 @@ def _failed(body: dict[str, Any]) -> str:
     return f"{body['error_type']}: {body['error']}{still}"
 
 
+def _message(body: dict[str, Any]) -> str:
+    calls = f" calls {', '.join(body['tools'])}" if body.get("tools") else ""
+    cut = " (cut short)" if body.get("partial") else ""
+    return f"{body['role']}{cut}: {body.get('text', '')}{calls}"
+
+
+def _written(body: dict[str, Any]) -> str:
+    by = f" by {body['tool']}" if body.get("tool") else ""
+    return (
+        f"{body['path']} ({formats.size(body.get('size'))}){by}{', its former content is kept' if body.get('before') else ''}"
+    )
+
+
 def _control(body: dict[str, Any]) -> str:
     refused = f" refused: {body.get('reason')}" if body.get("outcome") == "refused" else ""
     args = ", ".join(f"{k}={v}" for k, v in (body.get("args") or {}).items() if v not in (None, "", []) and k != "digest")
@@ -74,7 +87,13 @@ _TELLERS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     "ApprovalResolved": lambda b: (
         f"{b['approval_id']} {b.get('choice') or b['answer']} by {b.get('by')}{': ' + b['reason'] if b.get('reason') else ''}"
     ),
-    "FileWritten": lambda b: f"{b['path']} ({formats.size(b.get('size'))})",
+    "FileWritten": _written,
+    "FileRead": lambda b: str(b.get("path", "")),
+    "PictureMade": lambda b: str(b.get("media_type", "")),
+    "ProcessStarted": lambda b: f"{b.get('command', '')} (pid {b.get('pid')})",
+    "ProcessEnded": lambda b: f"{b.get('command', '')} (pid {b.get('pid')})",
+    "MessageAdded": _message,
+    "BudgetExceeded": lambda b: f"{b['scope']}: {b['what']} {b['spent']:g} of {b['limit']:g}",
     "CheckpointCreated": lambda b: f"{b.get('label') or ''} {b['trigger']}".strip(),
     "RecoveryCompleted": lambda b: str(b.get("sentence", "")),
     "ControlRequested": _control,
