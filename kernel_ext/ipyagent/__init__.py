@@ -1,6 +1,6 @@
 """Durable agent tasks in a notebook: `%load_ext ipyagent` brings the `%agent` magics.
 
-    from ipyagent import workflow, activity, Retry
+    from ipyagent import workflow, activity, tool, Retry
 
 declares what they run.  Loading the extension stays cheap: the engine is imported when a command needs it.
 """

@@ -56,6 +56,8 @@ _PLACES = {
     "TaskHandle": "run.worker",
     "Session": "session",
     "Store": "store",
+    "Tool": "agent.tools.declare",
+    "tool": "agent.tools.declare",
 }
 
 __all__ = [

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pandas as pd
-import pydantic_core
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic_ai.messages import BinaryContent, ToolReturn
+from pydantic_ai.messages import BinaryContent, ToolReturn, tool_return_ta
 
 from ipyagent_sessions.agent.tools.results import LIMIT, bounded, explained
 from ipyagent_sessions.errors import UsageError
 
 _JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=5), inner, max_size=5),
     max_leaves=30,
 )
@@ -52,6 +51,11 @@ def test_what_json_cannot_say_becomes_text() -> None:
     assert bounded(object).startswith("<class")
 
 
+def test_numbers_that_json_has_not_are_said_in_words() -> None:
+    assert bounded([float("inf"), float("nan"), 1.5]) == ["Infinity", "NaN", 1.5]
+    assert bounded(float("-inf")) == "-Infinity"
+
+
 def test_pictures_pass_beside_text_that_is_bounded() -> None:
     picture = BinaryContent(b"\x89PNG", media_type="image/png")
     text, same = bounded(["x" * 30_000, picture])
@@ -64,7 +68,7 @@ def test_pictures_pass_beside_text_that_is_bounded() -> None:
 
 @given(_JSON)
 def test_a_result_always_fits_into_a_request(value: Any) -> None:
-    assert pydantic_core.to_json(bounded(value, limit=50)) is not None
+    assert tool_return_ta.dump_json(bounded(value, limit=50))
 
 
 def test_an_error_of_ours_is_told_with_its_hint_and_without_its_type() -> None:

@@ -26,7 +26,6 @@ from ipyagent_sessions.run.threads import Threads
 from ipyagent_sessions.textsafe import plain
 
 if TYPE_CHECKING:
-    from mcp_types import Tool as ServerTool
     from pydantic_ai.mcp import MCPToolset
     from pydantic_ai.toolsets import AbstractToolset
 
@@ -35,6 +34,14 @@ CONNECT_S: Final = 15.0
 _CLOSE_S: Final = 0.3
 _GIVE_UP_S: Final = 5.0
 _LAST_WORDS: Final = 300
+
+
+class _Tool(NamedTuple):
+    """A tool under the server's own name for it, with what the server says about its effect."""
+
+    name: str
+    description: str
+    hints: dict[str, Any] | None
 
 
 class Served(NamedTuple):
@@ -64,7 +71,7 @@ class _Line:
     toolset: MCPToolset[Any]
     mark: str
     log: Path
-    tools: list[ServerTool] = field(default_factory=list["ServerTool"])
+    tools: list[_Tool] = field(default_factory=list[_Tool])
     started: list[Started] = field(default_factory=list[Started])
 
 
@@ -109,9 +116,8 @@ def _offered(answers: Mapping[str, _Line | str | BaseException]) -> Connected:
             if not NAME.fullmatch(full):
                 found.unusable.append((full, "providers of models do not take such a name"))
                 continue
-            hints = tool.annotations.model_dump(by_alias=True) if tool.annotations else None
-            effect = effect_of(answer.server, tool.name, hints)
-            found.tools.append(Served(full, effect, answer.server.approval, tool.description or ""))
+            effect = effect_of(answer.server, tool.name, tool.hints)
+            found.tools.append(Served(full, effect, answer.server.approval, tool.description))
         missing = [tool for tool in answer.server.effects if tool not in named]
         found.unusable += [
             (f"{name}_{tool}", "the config gives its effect, and the server has no such tool") for tool in missing
@@ -143,7 +149,10 @@ async def _reached(bench: Workbench, name: str, server: Server, logs: Path) -> _
 
 async def _greet(line: _Line) -> None:
     await line.toolset.__aenter__()
-    line.tools = await line.toolset.list_tools()
+    line.tools = [
+        _Tool(tool.name, tool.description or "", tool.annotations.model_dump(by_alias=True) if tool.annotations else None)
+        for tool in await line.toolset.list_tools()
+    ]
 
 
 async def _in_time(greeting: Any, mark: str) -> str | None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import sysconfig
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ipyagent_sessions import events as ev
 from ipyagent_sessions.errors import IpyagentError
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 LIMIT: Final = 20_000
 """Characters of one result."""
@@ -27,7 +31,7 @@ def bounded(value: Any, more: str = "", limit: int = LIMIT) -> Any:
     """
     from pydantic_ai.messages import BinaryContent, ToolReturn
 
-    if value is None or isinstance(value, bool | int | float | BinaryContent):
+    if value is None or isinstance(value, bool | int | BinaryContent):
         return value
     if isinstance(value, str):
         return _cut(ev.clean(value)[0], more, limit)
@@ -42,15 +46,18 @@ def bounded(value: Any, more: str = "", limit: int = LIMIT) -> Any:
 
 
 def _data(value: Any, more: str, limit: int) -> Any:
-    import pydantic_core
-
     try:
-        plain = pydantic_core.to_jsonable_python(value)
-        body = pydantic_core.to_json(plain)
-    except (pydantic_core.PydanticSerializationError, ValueError):  # a data frame, a cycle, bytes that are no text
+        text = _anything().dump_json(value).decode()
+    except ValueError:  # a data frame, a cycle, bytes that are no text
         return _cut(ev.clean(str(value))[0], more, limit)
-    text = body.decode("utf-8", "replace")
-    return plain if len(text) <= limit else _cut(text, more, limit)
+    return json.loads(text) if len(text) <= limit else _cut(text, more, limit)
+
+
+@functools.cache
+def _anything() -> TypeAdapter[Any]:
+    from pydantic import ConfigDict, TypeAdapter
+
+    return TypeAdapter(Any, config=ConfigDict(ser_json_inf_nan="strings"))
 
 
 def _cut(text: str, more: str, limit: int) -> str:
