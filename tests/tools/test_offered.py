@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import threading
@@ -45,6 +46,13 @@ def test_in_a_notebook_all_are_offered_each_with_its_effect(bench: Workbench) ->
         assert made.description
         assert declared(made.name, to_pydantic(made).metadata).effect == made.effect
         assert all("description" in field for field in made.schema.get("properties", {}).values()) or made is mine
+
+
+def test_the_documentation_names_each_with_its_effect(bench: Workbench) -> None:
+    page = (Path(__file__).parents[2] / "docs/tools.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (\w+)[^|]* \| \**(yes|no)\** \|", page, re.MULTILINE)
+    assert {name: effect for name, effect, _ in rows} == EFFECTS
+    assert {name for name, _, confined in rows if confined == "no"} == {"run_python", "run_shell"}
 
 
 def test_every_irreversible_tool_that_can_be_verified_is(bench: Workbench) -> None:
