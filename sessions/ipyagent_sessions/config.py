@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
 from ipyagent_sessions.errors import ConfigError
 
+_Policy = TypeVar("_Policy")
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _EVENTS: Final = {
@@ -27,7 +29,7 @@ _EVENTS: Final = {
     "approval_resolved": "ApprovalResolved",
     "error_occurred": "ErrorOccurred",
 }
-SECTIONS: Final = ("checkpoint", "model", "models", "mcp", "permissions", "budget", "tools", "secrets")
+SECTIONS: Final = ("checkpoint", "memory", "model", "models", "mcp", "permissions", "budget", "tools", "secrets")
 """The top keys of a configuration file: when checkpoints are taken, and the settings of agents (`agent.sections`)."""
 _LAYERS: Final = ("business_state", "execution_state", "system_state")
 
@@ -56,6 +58,20 @@ class CheckpointPolicy(Struct, frozen=True):
     successful_s: float = 7 * 86400.0
     failed_s: float = 30 * 86400.0
     not_in_force: tuple[str, ...] = ()
+
+
+class MemoryPolicy(Struct, frozen=True):
+    """How long what sessions share is kept that has no time of its own; None means for good (R036, R037)."""
+
+    kept_s: float | None = None
+
+
+def memory_policy(document: Any) -> MemoryPolicy:
+    """The policy of a parsed YAML document with the key `memory`.  Raises ConfigError naming the key."""
+    root = mapping(document, "(top)", {*SECTIONS})
+    block = mapping(root.get("memory", {}), "memory", {"retention"})
+    kept = block.get("retention")
+    return MemoryPolicy(None if kept is None else seconds(kept, "memory.retention"))
 
 
 def checkpoint_policy(document: Any) -> CheckpointPolicy:
@@ -159,12 +175,21 @@ def sequence(value: Any, where: str) -> list[Any]:
 
 
 def load(path: Path) -> CheckpointPolicy:
-    """The policy of a YAML file.  Raises ConfigError naming file, line and key."""
+    """The checkpoint policy of a YAML file.  Raises ConfigError naming file, line and key."""
+    return _load(path, checkpoint_policy)
+
+
+def load_memory(path: Path) -> MemoryPolicy:
+    """The policy of a YAML file for what sessions share.  Raises ConfigError naming file, line and key."""
+    return _load(path, memory_policy)
+
+
+def _load(path: Path, policy_of: Callable[[Any], _Policy]) -> _Policy:
     import yaml
 
     try:
         document = yaml.safe_load(path.read_text("utf-8-sig"))
-        return checkpoint_policy({} if document is None else document)
+        return policy_of({} if document is None else document)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}", hint="it must be a text file in UTF-8") from error
     except yaml.YAMLError as error:

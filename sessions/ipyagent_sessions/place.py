@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import time
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,7 @@ from ipyagent_sessions.errors import DamageError, IpyagentError, NewerFormat
 from ipyagent_sessions.log.files import Disk, sync_file, sync_folder, temporary_beside
 from ipyagent_sessions.log.format import line_of
 from ipyagent_sessions.log.layout import FORMAT, Layout
+from ipyagent_sessions.memory.memory import Memory
 
 VERSION = f"ipyagent-{__version__}"
 ID: Final = re.compile(r"[a-z0-9]{2,40}")
@@ -84,6 +86,11 @@ class Place:
         self.sessions_folder = self.root / "s"
         self.id = self._open()
         self._sweep()
+
+    @cached_property
+    def memory(self) -> Memory:
+        """What the sessions of this store share."""
+        return Memory(self.root / "memory", self.clock, self.disk)
 
     def _open(self) -> str:
         path = self.root / "store.json"

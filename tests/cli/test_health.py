@@ -66,7 +66,7 @@ def test_gc_lists_before_it_removes(terminal: Terminal, folder: Path, done: str)
     assert sorted(checkpoints.iterdir()) == before
     assert "removed" in terminal("gc", "--yes").out
     assert len(list(checkpoints.iterdir())) < len(before)
-    assert "nothing has outlived" in terminal("gc").out
+    assert "no checkpoint has outlived" in terminal("gc").out
     assert terminal("verify").status == 0
 
 
@@ -79,3 +79,18 @@ def test_delete_says_what_is_lost_before_it_does(terminal: Terminal, folder: Pat
     assert terminal("delete", done, "--yes").out.startswith("deleted")
     assert Store(folder / "store").session_ids() == []
     assert terminal("delete", done).status == 1
+
+
+def test_what_sessions_share_is_listed_searched_and_forgotten(terminal: Terminal, folder: Path) -> None:
+    assert "nothing" in terminal("memory").out
+    memory = Store(folder / "store").memory
+    memory.put("facts/a", "one", {"text": "find me"}, by="s1")
+    memory.put("other", "two", "x", ttl=0)
+    said = terminal("memory", "facts", "--search", "FIND")
+    assert (said.status, said.err) == (0, "")
+    assert "find me" in said.out
+    assert "1 would go" in terminal("gc").out
+    assert "1 removed" in terminal("gc", "--yes").out
+    assert terminal("memory", "facts/a", "--forget", "one").status == 0
+    assert terminal("memory", "facts/a", "--forget", "one").status == 1
+    assert terminal("memory", "--forget", "one").status == 2

@@ -118,7 +118,7 @@ class Settings(Struct, frozen=True):
         """Every value in force with the layer that says it, in the order of the sections."""
         secrets = self.known_secrets(environ)
         rows = [] if self.model else [Explained("model", "(none)", layers.DEFAULT)]
-        for place, value in layers.leaves({k: v for k, v in self.document.items() if k != "checkpoint"}, ()):
+        for place, value in layers.leaves({k: v for k, v in self.document.items() if k not in ("checkpoint", "memory")}, ()):
             shown = ", ".join(_strings(value)) if isinstance(value, list) else str(value)
             masked = secrets.scrub(re.sub(r"://[^/@\s]+@", "://<secret>@", shown))
             rows.append(Explained(".".join(place), masked, self.origins[place]))

@@ -9,5 +9,6 @@ start       run, resume, rerun, fork: what makes tasks
 check       doctor, config
 health      verify, gc, delete
 carry       export, import
+shared      memory: what sessions share
 follow      watch a foreground task until it ends
 """

@@ -16,17 +16,17 @@ from ipyagent_sessions._version import __version__
 from ipyagent_sessions.agent import layers
 from ipyagent_sessions.agent.settings import Settings
 from ipyagent_sessions.commands.door import Door
-from ipyagent_sessions.config import CheckpointPolicy
+from ipyagent_sessions.config import CheckpointPolicy, MemoryPolicy
 from ipyagent_sessions.errors import ConfigError
 from ipyagent_sessions.log.lease import uses_soft_lock
 from ipyagent_sessions.views import formats
 from ipyagent_sessions.views.shown import Shown, Table
 
 
-def policy_file(door: Door) -> Path | None:
-    """The configuration file whose checkpoint block counts: the project's, else the user's; None when neither has one."""
+def policy_file(door: Door, block: str = "checkpoint") -> Path | None:
+    """The configuration file whose block of that name counts: the project's, else the user's; None when neither has one."""
     for path in (layers.project_file(door.folder), layers.user_file(os.environ)):
-        if path is not None and "checkpoint" in layers.read(path):
+        if path is not None and block in layers.read(path):
             return path
     return None
 
@@ -39,6 +39,12 @@ def policy_of(door: Door, file: str | None) -> CheckpointPolicy:
     if not path.is_file():
         raise ConfigError(f"there is no file {path}")
     return config.load(path)
+
+
+def memory_policy_of(door: Door) -> MemoryPolicy:
+    """The policy in force for what sessions share.  Raises ConfigError naming file and key."""
+    path = policy_file(door, "memory")
+    return MemoryPolicy() if path is None else config.load_memory(path)
 
 
 def show_config(door: Door, file: str | None) -> Shown:
@@ -55,6 +61,8 @@ def show_config(door: Door, file: str | None) -> Shown:
     note = ""
     rows.append(["checkpoint: kept after a task completed", formats.duration(policy.successful_s)])
     rows.append(["checkpoint: kept after one failed or was cancelled", formats.duration(policy.failed_s)])
+    kept_s = memory_policy_of(door).kept_s if file is None else config.load_memory(Path(file)).kept_s
+    rows.append(["memory: without a time of its own", "for good" if kept_s is None else formats.duration(kept_s)])
     if policy.not_in_force:
         note = "not in force on this installation:\n" + "\n".join(f"  {line}" for line in policy.not_in_force)
     rows = [[what, value, str(source)] for what, value in rows]

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any, Final
 
-from ipyagent_sessions.commands import ask, carry, check, health, look, parser, start
+from ipyagent_sessions.commands import ask, carry, check, health, look, parser, shared, start
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.commands.follow import Screen
 from ipyagent_sessions.errors import UsageError
@@ -84,6 +84,7 @@ _COMMANDS: Final[dict[str, Callable[[Door, Screen, argparse.Namespace], Any]]] =
     "tools": _tools,
     "export": lambda door, screen, o: carry.export(door, o),
     "import": lambda door, screen, o: carry.bring_in(door, o),
+    "memory": lambda door, screen, o: shared.memory(door, namespace=o.namespace, text=o.search, forget=o.forget),
     "gc": lambda door, screen, o: health.gc(door, yes=o.yes),
     "delete": lambda door, screen, o: health.delete(door, door.session(o.id), yes=o.yes),
     "verify": lambda door, screen, o: health.verify(door, o.id, repair=o.repair),

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ipyagent_sessions.commands.check import policy_of
+from ipyagent_sessions.commands.check import memory_policy_of, policy_of
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.errors import LeaseHeld
 from ipyagent_sessions.retention import clean, deletion, expiry
@@ -49,9 +49,25 @@ def gc(door: Door, *, yes: bool) -> Shown:
     )
     note = f"{done}; {kept}" + ("" if yes else f"\nremove with: {door.prefix} gc --yes; the log and its results stay")
     columns = ["session", "seq", "checkpoint", "size", "why"]
-    return Table(
-        columns, rows, right=["seq", "size"], note=note, empty=f"nothing has outlived its retention ({kept})", width=WIDE
-    )
+    empty = f"no checkpoint has outlived its retention ({kept})"
+    table = Table(columns, rows, right=["seq", "size"], note=note, empty=empty, width=WIDE)
+    shared = _gc_memory(door, yes=yes)
+    data = {"checkpoints": table.data, "memory": shared.data}
+    return Shown(f"{table.text}\n\n{shared.text}", table.html + shared.html, data)
+
+
+def _gc_memory(door: Door, *, yes: bool) -> Table:
+    """The same for what sessions share, by a policy of its own."""
+    kept_s = memory_policy_of(door).kept_s
+    due = door.store.memory.outlived(kept_s)
+    if yes:
+        clean.memory(door.store, due, by=door.actor)
+    rows = [[o.namespace, o.key, formats.size(o.size), o.why] for o in due]
+    kept = "for good" if kept_s is None else formats.duration(kept_s)
+    done = "removed" if yes else "would go"
+    note = f"shared entries: {len(due)} {done}; without a time of its own one is kept {kept}"
+    empty = f"nothing that sessions share has outlived its time (without one it is kept {kept})"
+    return Table(["namespace", "key", "size", "why"], rows, right=["size"], note=note, empty=empty, width=WIDE)
 
 
 def delete(door: Door, session: Session, *, yes: bool) -> Shown:

@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "rename": "give a session another title",
     "export": "write a session to one file: an archive, a notebook, JSONL or ATIF",
     "import": "open an archive here; the session is in replay",
+    "memory": "what sessions share, by namespace",
     "gc": "what has outlived its retention, and why; --yes removes it",
     "delete": "delete a session; says first what is lost and what depends on it",
     "verify": "derive again what can be derived, and name damage by its place",
@@ -174,6 +175,11 @@ def _files(commands: dict[str, _Parser]) -> None:
     form.add_argument("--notebook", action="store_true", help="its story as a notebook")
     form.add_argument("--jsonl", action="store_true", help="its events as JSON, one a line")
     form.add_argument("--atif", action="store_true", help="its story as an ATIF trajectory")
+    commands["memory"].add_argument(
+        "namespace", nargs="?", default="", metavar="NAMESPACE", help="and those below; default: all"
+    )
+    commands["memory"].add_argument("--search", default="", metavar="TEXT", help="what key or value hold")
+    commands["memory"].add_argument("--forget", default=None, metavar="KEY", help="remove this entry")
     commands["gc"].add_argument("--yes", action="store_true", help="remove what is listed; the log and its results stay")
     commands["delete"].add_argument("id", metavar="ID", help="a session")
     commands["delete"].add_argument("--yes", action="store_true", help="do it; forks first get the part that they share")

@@ -22,6 +22,7 @@ from ipyagent_sessions.errors import LeaseHeld
 from ipyagent_sessions.events import Stamper
 from ipyagent_sessions.log.exclusive import exclusive
 from ipyagent_sessions.log.files import sync_file
+from ipyagent_sessions.memory.memory import Outlived
 from ipyagent_sessions.retention import expiry
 from ipyagent_sessions.retention.expiry import DAY, Expired
 from ipyagent_sessions.store import Store
@@ -71,8 +72,21 @@ def checkpoints(store: Store, policy: CheckpointPolicy, *, by: str) -> list[Expi
         return gone
 
 
+def memory(store: Store, due: Sequence[Outlived], *, by: str) -> None:
+    """Remove shared entries that have outlived their time, each on record first.  Raises LeaseHeld, OSError."""
+    with exclusive(store.root / "gc.lock", what="a clean-up"):
+        _record(store, due, by=by)
+        store.memory.forget(due)
+
+
 def remove(store: Store, due: Sequence[Removable], *, by: str) -> None:
     """Write down what goes and why, durably; then let it go, the newest first: a difference before what it stands on."""
+    _record(store, due, by=by)
+    for item in reversed(due):
+        Path(store.root, item.file).unlink(missing_ok=True)
+
+
+def _record(store: Store, due: Sequence[Removable], *, by: str) -> None:
     if not due:
         return
     now = Stamper()(store.clock.now())
@@ -81,8 +95,6 @@ def remove(store: Store, due: Sequence[Removable], *, by: str) -> None:
         file.writelines(lines)
         file.flush()
         sync_file(file.fileno())
-    for item in reversed(due):
-        Path(store.root, item.file).unlink(missing_ok=True)
 
 
 def record(store: Store) -> list[Entry]:

@@ -27,6 +27,7 @@ from ipyagent_sessions.run import calls, identity, recall, settle, waiting
 from ipyagent_sessions.run.definitions import ONCE, OPTIONS, Activity, Effect, Inner, Retry, check_effect
 from ipyagent_sessions.run.execute import Plan, Unsettled, default_retry, execute, rest
 from ipyagent_sessions.run.naming import Names
+from ipyagent_sessions.run.shared import Shared
 from ipyagent_sessions.run.stages import Stage
 from ipyagent_sessions.run.task import TaskRun
 
@@ -80,6 +81,11 @@ class Context:
     def task(self) -> TaskRun:
         """The execution this body belongs to, for the engine's own workflows."""
         return self._run
+
+    @functools.cached_property
+    def store(self) -> Shared:
+        """What sessions share: `await ctx.store.get("facts", "pi")`, `put`, `delete`, `search`."""
+        return Shared(self.run, self._run.session.place.memory)
 
     # Activities
 

@@ -24,7 +24,18 @@ def store(checked: Store, *, repair: bool = False) -> Report:
     report = Report()
     for session_id in sorted(checked.session_ids()):
         report.add(session(checked.session(session_id), repair=repair))
+    report.findings += _shared(checked)
     return report
+
+
+def _shared(checked: Store) -> list[Finding]:
+    """What of the files that sessions share does not verify."""
+    means, todo = "that entry is lost, the others are whole", "restore the file from a copy, or put it again"
+    try:
+        problems = checked.memory.problems()
+    except (IpyagentError, OSError) as error:
+        return [Finding("", "memory", "", str(error), "what sessions share cannot be read", "see the message")]
+    return [Finding("", f"memory/{p.partition(': ')[0]}", "", p.partition(": ")[2], means, todo) for p in problems]
 
 
 def session(checked: Session, *, repair: bool = False) -> Report:

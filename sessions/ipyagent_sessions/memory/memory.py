@@ -1,0 +1,215 @@
+"""The cross-session Store: what one session puts down another one finds (R034).
+
+    memory = Store().memory
+    memory.put("preferences/plots", "palette", "viridis")
+    memory.put("facts", "rate", {"eur": 1.08}, ttl="7d")
+    memory.get("facts", "rate")
+    memory.search("preferences", text="viridis")
+
+A namespace is a path of names.  A value is anything that `codec` writes without pickle, up to `LARGEST` bytes; what is larger
+belongs into a file.  An entry whose time is over is not found any more, and goes at the next clean-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from ipyagent_sessions import codec
+from ipyagent_sessions.clock import Clock
+from ipyagent_sessions.config import seconds
+from ipyagent_sessions.errors import UsageError
+from ipyagent_sessions.events import NULL, Stamper, clean
+from ipyagent_sessions.log.files import Disk
+from ipyagent_sessions.memory.journal import Journal, Place, Record
+
+LARGEST: Final = 1 << 20
+_LONGEST: Final = 300
+
+
+class Item(Struct, frozen=True):
+    """An entry.  `at` is when it was put, `expires` when it goes (both ISO-8601 in UTC), `by` who put it."""
+
+    namespace: str
+    key: str
+    value: Any
+    at: str
+    expires: str | None = None
+    by: str = ""
+
+
+class Outlived(Struct, frozen=True):
+    """An entry that may go: `file` says where it lies, `size` its bytes, `why` why."""
+
+    namespace: str
+    key: str
+    file: str
+    size: int
+    why: str
+
+
+class Memory:
+    """What the sessions of a store share.  Reading takes no lock; any process and thread may write."""
+
+    def __init__(self, folder: Path, clock: Clock, disk: Disk) -> None:
+        self.folder = folder
+        self._clock = clock
+        self._journal = Journal(folder, disk)
+        self._stamp = Stamper()
+
+    def __repr__(self) -> str:
+        return f"Memory({str(self.folder)!r})"
+
+    def put(
+        self, namespace: str, key: str, value: Any, *, ttl: str | float | None = None, by: str = "", write_id: str = ""
+    ) -> bool:
+        """Keep `value` under `key`, durably.  `ttl` is how long, as seconds or 60s, 2h, 7d; for good without it.
+
+        A `write_id` makes a repetition harmless: it returns False and changes nothing.  Raises UsageError, NotSerialisable,
+        PersistenceError, LeaseHeld.
+        """
+        place = _place(namespace, key)
+        body = codec.dumps(value)
+        if len(body) > LARGEST:
+            raise UsageError(
+                f"{namespace} {key}: {len(body)} bytes, more than {LARGEST}", hint="put it into a file, and its path here"
+            )
+        now = self._clock.now()
+        expires = None if ttl is None else now + seconds(ttl, "ttl")
+        return self._journal.write(
+            "put", place, Raw(body), at=self._stamp(now), expires=expires, by=clean(by)[0], write_id=write_id
+        )
+
+    def delete(self, namespace: str, key: str, *, by: str = "", write_id: str = "") -> bool:
+        """Remove an entry, durably.  False when there was none, or a deletion of that id was done before."""
+        place = _place(namespace, key)
+        if place not in self._journal.entries():
+            return False
+        at = self._stamp(self._clock.now())
+        return self._journal.write("delete", place, NULL, at=at, expires=None, by=by, write_id=write_id)
+
+    def get(self, namespace: str, key: str, default: Any = None) -> Any:
+        """The value under `key`, or `default`.  Raises NotSerialisable when its class is not here."""
+        found = self.item(namespace, key)
+        return default if found is None else found.value
+
+    def item(self, namespace: str, key: str) -> Item | None:
+        """The entry under `key`, None when there is none or its time is over."""
+        record = self._journal.entries().get(_place(namespace, key))
+        return None if record is None or self._over(record) else self._item(record)
+
+    def keys(self, namespace: str = "") -> list[tuple[str, str]]:
+        """(namespace, key) of all entries in `namespace` and below, sorted."""
+        return sorted(place for place, record in self._alive(namespace) if not self._over(record))
+
+    def search(
+        self, namespace: str = "", *, text: str = "", fields: Mapping[str, Any] | None = None, limit: int = 100
+    ) -> list[Item]:
+        """The entries in `namespace` and below that fit, newest first.
+
+        `text` is looked for in the key and in all texts and numbers of the value, in any case.  `fields` names parts of the
+        value by dotted paths, and what they must equal.
+        """
+        return [self._item(record) for record in self._fitting(namespace, text, fields)[:limit]]
+
+    def entries(self, namespace: str = "", *, text: str = "") -> list[Item]:
+        """All that fits, newest first, with values as they are stored (tagged JSON): no class is needed to look at them."""
+        return [self._item(record, raw=True) for record in self._fitting(namespace, text, None)]
+
+    def _fitting(self, namespace: str, text: str, fields: Mapping[str, Any] | None) -> list[Record]:
+        wanted = text.casefold()
+        found: list[Record] = []
+        for (_, key), record in self._alive(namespace):
+            data = msgspec.json.decode(record.value)
+            if wanted and wanted not in key.casefold() and not any(wanted in t.casefold() for t in _texts(data)):
+                continue
+            if fields and any(_field(data, path) != [value] for path, value in fields.items()):
+                continue
+            found.append(record)
+        return sorted(found, key=lambda r: -r.n)
+
+    def problems(self) -> list[str]:
+        """What of the files does not verify, by place."""
+        self._journal.entries()
+        return list(self._journal.problems)
+
+    def outlived(self, kept_s: float | None = None) -> list[Outlived]:
+        """The entries whose time is over, and those without one that were put more than `kept_s` seconds ago."""
+        found: list[Outlived] = []
+        for (namespace, key), record in sorted(self._journal.entries().items()):
+            why = self._why(record, kept_s)
+            if why:
+                file = f"memory/{namespace}/{key}"
+                found.append(Outlived(namespace, key, file, len(memoryview(record.value)), why))
+        return found
+
+    def forget(self, outlived: Iterable[Outlived]) -> None:
+        """Remove entries for good, in one new file.  Raises OSError, LeaseHeld."""
+        due: frozenset[Place] = frozenset((o.namespace, o.key) for o in outlived)
+        if due:
+            self._journal.compact(due)
+
+    def _why(self, record: Record, kept_s: float | None) -> str:
+        now = self._clock.now()
+        if record.expires is not None:
+            return f"its time was over at {self._stamp(record.expires)}" if record.expires <= now else ""
+        if kept_s is not None and record.at < self._stamp(now - kept_s):
+            return f"put at {record.at}, kept {kept_s / 86400:g} d"
+        return ""
+
+    def _alive(self, namespace: str) -> list[tuple[Place, Record]]:
+        prefix = _namespace(namespace) if namespace else ""
+        return [
+            (place, record)
+            for place, record in self._journal.entries().items()
+            if (not prefix or place[0] == prefix or place[0].startswith(f"{prefix}/")) and not self._over(record)
+        ]
+
+    def _over(self, record: Record) -> bool:
+        return record.expires is not None and record.expires <= self._clock.now()
+
+    def _item(self, record: Record, *, raw: bool = False) -> Item:
+        expires = None if record.expires is None else self._stamp(record.expires)
+        value = msgspec.json.decode(record.value) if raw else codec.loads(record.value)
+        return Item(record.ns, record.key, value, record.at, expires, record.by)
+
+
+def _namespace(text: str) -> str:
+    parts = text.split("/")
+    if not all(part.strip() for part in parts) or len(text) > _LONGEST or clean(text)[1]:
+        raise UsageError(f"{text[:80]!r} is not a namespace", hint="names with / between them, as in preferences/plots")
+    return text
+
+
+def _place(namespace: str, key: str) -> Place:
+    if not key or len(key) > _LONGEST or clean(key)[1]:
+        raise UsageError(f"{key[:80]!r} is not a key", hint=f"a text of 1 to {_LONGEST} characters")
+    return _namespace(namespace), key
+
+
+def _texts(data: Any) -> Iterable[str]:
+    """The texts and numbers of JSON-like data, and the names of its fields."""
+    if isinstance(data, dict):
+        for name, value in data.items():
+            yield str(name)
+            yield from _texts(value)
+    elif isinstance(data, list):
+        for value in data:
+            yield from _texts(value)
+    elif data is not None:
+        yield str(data)
+
+
+def _field(data: Any, path: str) -> list[Any]:
+    """The part of JSON-like data that a dotted path names, in a list; an empty one when there is none."""
+    for name in path.split("."):
+        if isinstance(data, dict) and data.get("$") in ("dataclass", "struct", "pydantic"):
+            data = data.get("v")
+        if not isinstance(data, dict) or name not in data:
+            return []
+        data = data[name]
+    return [data]
