@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic_ai import Agent
-from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from ipyagent_sessions import workflow
 from ipyagent_sessions.agent import turn
 from ipyagent_sessions.agent.permission import Rules
+from ipyagent_sessions.log.format import line_of
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Workflow
+from ipyagent_sessions.session import Session
+from ipyagent_sessions.store import Store
+from ipyagent_sessions.testing import FakeClock, FakeIds
 
 Call = tuple[str, dict[str, Any]]
 Step = str | list[Call]
@@ -28,12 +34,14 @@ class Play:
     def __init__(self, *steps: Step, before: Callable[[int], Any] | None = None) -> None:
         self.steps = steps
         self.sent: list[list[str]] = []
+        self.faults: list[str] = []
         self.model = FunctionModel(stream_function=self._stream, model_name="played")
         self._before = before
 
     async def _stream(self, messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
         number = sum(isinstance(m, ModelResponse) for m in messages)
         self.sent.append([short(part) for message in messages for part in message.parts])
+        self.faults += faults_of(messages)
         if self._before is not None:
             waits = self._before(number)
             if waits is not None:
@@ -63,3 +71,35 @@ def talking(agent: Agent[Any, Any], rules: Rules | None = None, **options: Any) 
 
 def agent_of(play: Play, tools: Sequence[Any] = (), **options: Any) -> Agent[Any, Any]:
     return Agent(play.model, tools=list(tools), **options)
+
+
+def faults_of(messages: Sequence[ModelMessage]) -> list[str]:
+    """Why a provider would refuse these messages: a call without exactly one answer in the request that follows it."""
+    found: list[str] = []
+    for i, message in enumerate(messages):
+        if isinstance(message, ModelRequest):
+            answered = [part.tool_call_id for part in message.parts if isinstance(part, ToolReturnPart)]
+            before = messages[i - 1] if i else None
+            called = [part.tool_call_id for part in before.tool_calls] if isinstance(before, ModelResponse) else []
+            if sorted(answered) != sorted(called):
+                found.append(f"message {i} answers {answered}, called were {called}")
+        elif i + 1 == len(messages):
+            found.append("a request ends with a response")
+        elif isinstance(messages[i + 1], ModelResponse):
+            found.append(f"response {i} is followed by another")
+    return found
+
+
+def cut(session: Session, root: Path, events: int, extra: int = 0) -> Session:
+    """A copy of `session` in a store of its own under `root`, as a crash left it after its first `events` events and `extra`
+    bytes of the next one."""
+    store = Store(root, clock=FakeClock(session.place.clock.now()), ids=FakeIds())
+    copy = store.session(session.id)
+    copy.layout.root.mkdir(parents=True)
+    shutil.copy(session.layout.header, copy.layout.header)
+    if session.layout.blobs.is_dir():
+        shutil.copytree(session.layout.blobs, copy.layout.blobs)
+    lines = [line_of(event) for event in session.events()]
+    torn = lines[events][:extra] if events < len(lines) else b""
+    copy.layout.journal(1, 1).write_bytes(b"".join(lines[:events]) + torn)
+    return copy

@@ -19,6 +19,7 @@ from ipyagent_sessions.agent import outcome
 from ipyagent_sessions.agent.conversation import Conversation
 from ipyagent_sessions.agent.permission import PERMISSIONS, Permission, Rules
 from ipyagent_sessions.agent.tools.workbench import calling
+from ipyagent_sessions.errors import ActivityTimeout, ResultLost
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import EFFECTS, Done, Effect
 from ipyagent_sessions.run.task import TaskStop
@@ -26,7 +27,6 @@ from ipyagent_sessions.run.waiting import Answer
 
 Verify = Callable[..., Any]
 _TOLD: Final = (ToolRetryError, ToolFailedError, ModelRetry, ToolFailed)
-_APPROVAL: Final = "approval required"
 
 
 class Calls:
@@ -63,7 +63,7 @@ class Calls:
                         raw, args = edited, _validated(ctx, call.tool_name, edited)
                         ctx.enqueue(f"[A person changed the arguments of this call of {call.tool_name} to {_json(edited)}.]")
                 else:
-                    key = f"{key} approved"
+                    key += outcome.APPROVED
                 return await self._executed(call.tool_name, raw, key, effect, definition, functools.partial(handler, args))
         except TaskStop:
             await self._others_finish()
@@ -130,7 +130,7 @@ class Calls:
                 live.append(value if clean is kept else outcome.given(clean))
                 return clean
             except ApprovalRequired:
-                return {_APPROVAL: True}
+                return outcome.WAITS
             except _TOLD as told:
                 error = told
                 return outcome.raised(told)
@@ -156,10 +156,16 @@ class Calls:
             timeout_s=(definition.metadata or {}).get("timeout_s"),
             verify=None if verify is None else verified,
         )
-        recorded = await call
+        try:
+            recorded = await call
+        except ResultLost:  # a person, or its verify function, said that it happened
+            return outcome.lost(tool)
+        except ActivityTimeout as late:
+            unknown = "" if effect == "none" else " Whether it had an effect is not known."
+            raise ToolFailed(f"{tool} {late.error}.{unknown}") from late
         if error is not None:
             raise error
-        if _APPROVAL in recorded:
+        if recorded == outcome.WAITS:
             raise ApprovalRequired
         return live[0] if live else outcome.given(recorded)
 

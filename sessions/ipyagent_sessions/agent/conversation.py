@@ -2,12 +2,13 @@
 
 The log holds each message once.  A checkpoint holds none: it grows with what is new, and a conversation is read from its
 events.  A library that rewrites its history (compaction) is followed: a message at a place that was taken replaces it and
-everything after it."""
+everything after it.  Messages that were logged together count together or, when a crash came between them, not at all."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -21,6 +22,7 @@ from pydantic_ai.messages import (
     ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
+    repair_messages,
 )
 
 from ipyagent_sessions import events as ev
@@ -33,53 +35,76 @@ _LONGEST_TEXT: Final = 20_000
 """Characters of a message that are kept as plain text, for reading and searching; the whole is in `message`."""
 
 
-class Found(NamedTuple):
-    """A message of a session's log, with the seq and the task of its event."""
+class Kept(NamedTuple):
+    """A message of a session's log: what `_packed` makes its JSON of, its event, and whether it was asked of a model."""
 
-    message: ModelMessage
-    seq: int
-    task_id: str | None
+    body: p.MessageAdded
+    event: ev.Event
 
 
-def read(session: Session) -> list[Found]:
-    """The conversation of `session` as it stands, with what it inherits from the session it was forked from."""
-    kept: list[tuple[bytes, int, str | None]] = []
-    for event in session.events():
+class Thread:
+    """A conversation as the events of a log build it up.
+
+    `answers` counts the responses that came in the newest task, `earlier` those of the task before it; `queued` are the seqs
+    at which the tasks begin."""
+
+    def __init__(self) -> None:
+        self.kept: list[Kept] = []
+        self.answers = 0
+        self.earlier = 0
+        self.queued: list[int] = []
+        self._group: list[Kept] = []
+
+    def take(self, event: ev.Event) -> Kept | None:
+        """Take the next event of the session; gives the message that it adds, if it is one."""
+        if event.event_type.startswith("Task"):
+            self._group = []  # a crash came before the rest of it
+        if event.event_type == "TaskQueued":
+            self.earlier, self.answers = self.answers, 0
+            self.queued.append(event.seq)
         if event.event_type != "MessageAdded":
-            continue
-        body = msgspec.json.decode(event.payload, type=p.MessageAdded)
-        if body.partial:
-            continue
-        del kept[body.index :]
-        kept.append((_packed(session, body), event.seq, event.task_id))
-    messages = ModelMessagesTypeAdapter.validate_json(b"[" + b",".join(m for m, _, _ in kept) + b"]")
-    return [Found(message, seq, task_id) for message, (_, seq, task_id) in zip(messages, kept, strict=True)]
+            return None
+        found = Kept(msgspec.json.decode(event.payload, type=p.MessageAdded), event)
+        if found.body.partial:
+            return None
+        self._group.append(found)
+        if not found.body.left:
+            first = self._group[0].body.index
+            new = first == len(self.kept)
+            self.answers += sum(k.body.role == "assistant" and (new or k.event.activity_id is not None) for k in self._group)
+            self.kept[first:] = self._group
+            self._group = []
+        return found
+
+
+def thread(session: Session) -> Thread:
+    """The conversation of `session` as it stands, with what it inherits from the session it was forked from."""
+    built = Thread()
+    for event in session.events():
+        built.take(event)
+    return built
+
+
+def messages_of(session: Session, kept: Sequence[Kept]) -> list[ModelMessage]:
+    """The messages that the log holds, as pydantic-ai's."""
+    return ModelMessagesTypeAdapter.validate_json(b"[" + b",".join(_packed(session, k.body) for k in kept) + b"]")
 
 
 def exchanges(session: Session) -> list[Exchange]:
     """What a model was sent and answered in `session`, to be played again (`cassette:`)."""
-    messages: list[ModelMessage] = []
-    found: list[Exchange] = []
-    open_ones: dict[str | None, tuple[list[ModelMessage], ModelResponse]] = {}
+    built, found = Thread(), list[Exchange]()
+    open_ones: dict[str | None, list[Kept]] = {}
     for event in session.events():
-        if event.event_type == "MessageAdded":
-            body = msgspec.json.decode(event.payload, type=p.MessageAdded)
-            if body.partial:
-                continue
-            message = _message(session, body)
-            del messages[body.index :]
-            if isinstance(message, ModelResponse) and event.activity_id is not None:
-                open_ones[event.activity_id] = (list(messages), message)
-            messages.append(message)
+        sent = list(built.kept)
+        message = built.take(event)
+        if message is not None and message.body.role == "assistant" and event.activity_id is not None:
+            open_ones[event.activity_id] = [*sent[: message.body.index], message]
         elif event.event_type == "ActivityCompleted" and event.activity_id in open_ones:
-            sent, response = open_ones.pop(event.activity_id)
+            *request, response = messages_of(session, open_ones.pop(event.activity_id))
+            assert isinstance(response, ModelResponse)
             result = session.payload(event).get("result") or {}
-            found.append(Exchange(sent, response, list(result.get("offered", []))))
+            found.append(Exchange(request, response, list(result.get("offered", []))))
     return found
-
-
-def _message(session: Session, body: p.MessageAdded) -> ModelMessage:
-    return ModelMessagesTypeAdapter.validate_json(b"[" + _packed(session, body) + b"]")[0]
 
 
 def _packed(session: Session, body: p.MessageAdded) -> bytes:
@@ -87,15 +112,22 @@ def _packed(session: Session, body: p.MessageAdded) -> bytes:
 
 
 class Conversation:
-    """The conversation of a running task.  `begun` says that the task had added to it before this execution."""
+    """The conversation of a running task.
+
+    `begun` says that the task had added to it before this execution.  `earlier` is how many responses the task before it got,
+    `earlier_seqs` where its events are."""
 
     def __init__(self, run: TaskRun) -> None:
         self._run = run
-        found = read(run.session)
-        queued = run.state.system_state.queued_seq
-        self._messages = [f.message for f in found]
-        self._own = sum(f.seq < queued for f in found)
-        self.begun = len(found) > self._own
+        built = thread(run.session)
+        kept = built.kept
+        self._answers = built.answers
+        self.begun = bool(kept) and kept[-1].event.seq > run.state.system_state.queued_seq
+        if self.begun and kept[-1].body.closing:  # the turn had its output, and a crash came before the log said so
+            kept.pop()
+        self._messages = messages_of(run.session, kept)
+        self.earlier = built.earlier
+        self.earlier_seqs = (built.queued[-2], built.queued[-1]) if len(built.queued) > 1 else (0, 0)
         self._recalled: ModelResponse | None = None
         if self.begun and isinstance(newest := self._messages[-1], ModelResponse):
             self._recalled = newest
@@ -113,63 +145,89 @@ class Conversation:
 
     def number(self) -> int:
         """Which model request of this task comes next, from 1."""
-        return 1 + sum(isinstance(m, ModelResponse) for m in self._messages[self._own :])
+        return self._answers + (not self.waiting)
 
     def newest_calls(self) -> tuple[int, list[str]]:
         """The number of the newest response, and the ids of the tool calls in it."""
         for message in reversed(self._messages):
             if isinstance(message, ModelResponse):
-                return self.number() - 1, [part.tool_call_id for part in message.parts if isinstance(part, ToolCallPart)]
+                return self._answers, [call.tool_call_id for call in calls_of(message)]
         return 0, []
 
     def recall(self) -> ModelResponse | None:
         """The recorded response of the next model request, once."""
         response, self._recalled = self._recalled, None
+        if response is not None:
+            self._messages.append(response)
         return response
 
-    def record(self, messages: Sequence[ModelMessage]) -> None:
-        """Log what `messages` has that the log has not; nothing is made durable here."""
-        known = self._messages
+    def record(self, messages: Sequence[ModelMessage], *, closing: bool = False) -> None:
+        """Log what `messages` has that the log has not; nothing is made durable here.  `closing`: the turn has its output."""
+        known, given = self._messages, _as_read_again(messages)
+        if self._recalled is not None:  # it stays in the log, whatever comes before it
+            known = [*known, self._recalled]
+            given = [*given, self._recalled] if len(given) < len(known) else given
         same = 0
-        for mine, given in zip(known, messages, strict=False):
-            if mine is not given and not _same(mine, given):
+        for mine, theirs in zip(known, given, strict=False):
+            if mine is not theirs and not _same(mine, theirs):
                 break
             same += 1
-        for i, message in enumerate(messages[same:], same):
-            self._log(_ordered(message), i, text_of(message))
-        self._messages = list(messages)
+        new = given[same:]
+        for i, message in enumerate(new, 1):
+            self._log(_ordered(message), same + i - 1, closing=closing, left=len(new) - i)
+        if same == len(known):
+            self._answers += sum(isinstance(message, ModelResponse) for message in new)
+        if self._recalled is None or given[-1] is not self._recalled:
+            self._recalled = None
+            self._messages = given
+        else:
+            self._messages = given[:-1]
 
     def answered(self, response: ModelResponse, activity_id: str, cost_usd: float | None) -> None:
         """Log a model's response, with what it used."""
         self._log(
             response,
             len(self._messages),
-            text_of(response),
             activity_id=activity_id,
             input_tokens=response.usage.input_tokens,
             output_tokens=response.usage.output_tokens,
             cost_usd=cost_usd,
         )
+        self._messages.append(response)
+        self._answers += 1
 
     def cut_short(self, text: str, activity_id: str, model: str) -> None:
         """Log what had come of a response when it was stopped."""
         body = p.MessageAdded("assistant", ev.clean(text)[0], len(self._messages), model=model, partial=True)
         self._run.emit("MessageAdded", body, activity_id=activity_id)
 
-    def keep(self, response: ModelResponse) -> None:
-        """Take note that `response` is the next message, which `answered` has logged."""
-        self._messages = [*self._messages, response]
-
-    def _log(self, message: ModelMessage, index: int, text: str, *, activity_id: str | None = None, **used: Any) -> None:
+    def _log(
+        self,
+        message: ModelMessage,
+        index: int,
+        *,
+        activity_id: str | None = None,
+        closing: bool = False,
+        left: int = 0,
+        **used: Any,
+    ) -> None:
         packed = ModelMessagesTypeAdapter.dump_json([message])[1:-1]
         blobs: dict[str, bytes] = {}
         inline, blob = self._run.appender.put(packed, blobs)
-        body = p.MessageAdded(role_of(message), ev.clean(text)[0], index, Raw(inline), blob)
+        text = ev.clean(text_of(message))[0]
+        body = p.MessageAdded(role_of(message), text, index, Raw(inline), blob, closing=closing, left=left)
         if isinstance(message, ModelResponse):
             body.model = message.model_name or "unknown"
             body.finish_reason = message.finish_reason or ""
-            body.tools = [part.tool_name for part in message.parts if isinstance(part, ToolCallPart)]
+            body.tools = [call.tool_name for call in calls_of(message)]
         self._run.emit("MessageAdded", body, activity_id=activity_id, blobs=blobs or None, **used)
+
+
+def _as_read_again(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """`messages` in the form that the loop gives them when it reads them again: it makes one of requests that follow each
+    other."""
+    beside = any(isinstance(a, ModelRequest) and isinstance(b, ModelRequest) for a, b in pairwise(messages))
+    return repair_messages(messages, repair_last_response=False) if beside else list(messages)
 
 
 def _same(mine: ModelMessage, given: ModelMessage) -> bool:
@@ -209,8 +267,6 @@ def _texts(message: ModelRequest) -> Iterator[str]:
             yield str(part.content)
 
 
-def unanswered(messages: Sequence[ModelMessage]) -> list[ToolCallPart]:
-    """The tool calls at the end of a conversation that nothing has answered."""
-    if not messages or not isinstance(messages[-1], ModelResponse):
-        return []
-    return [part for part in messages[-1].parts if isinstance(part, ToolCallPart)]
+def calls_of(response: ModelResponse) -> list[ToolCallPart]:
+    """The tool calls of a response, in its order."""
+    return [part for part in response.parts if isinstance(part, ToolCallPart)]

@@ -3,7 +3,7 @@ model."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from pydantic import TypeAdapter
 from pydantic_ai.exceptions import ModelRetry, ToolFailed, ToolFailedError, ToolRetryError
@@ -12,6 +12,12 @@ from pydantic_core import PydanticSerializationError
 
 Outcome = dict[str, Any]
 """One of {"return": value, "content": ...}, {"retry": text}, {"failed": text}."""
+
+WAITS: Final = {"approval required": True}
+"""The outcome of a call that asked, instead of doing anything, for the approval of a person."""
+
+APPROVED: Final = " approved"
+"""What the key of such a call ends in when it is made again."""
 
 _content: TypeAdapter[Any] = TypeAdapter(str | list[UserContent] | None)
 
@@ -47,3 +53,8 @@ def given(outcome: Outcome) -> Any:
     if "content" in outcome:
         return ToolReturn(value, content=_content.validate_python(outcome["content"]))
     return value
+
+
+def lost(tool: str) -> str:
+    """What the model is told of a call that happened and whose result nobody has."""
+    return f"{tool} was called and had its effect; what it returned is not known. Do not call it again for that."

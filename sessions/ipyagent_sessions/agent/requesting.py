@@ -114,7 +114,6 @@ class Requests:
             self._cannot_be_had(error.__cause__)
             raise ModelFailed(f"the model {model.model_name} gave no answer: {error.error}") from error
         assert answer is not None
-        talk.keep(answer)
         return answer
 
     async def _asked(

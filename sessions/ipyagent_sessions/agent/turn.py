@@ -7,26 +7,25 @@ by its effect (R151).  The model gets every result, and a notice of what happene
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, RunContext, ToolDefinition, UsageLimits
 from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai.messages import ModelMessage, ModelRequest, ToolCallPart, ToolReturnPart
+from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.models import Model, ModelRequestContext
 
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.agent import notice
 from ipyagent_sessions.agent.calling import Calls, Verify
-from ipyagent_sessions.agent.conversation import Conversation, unanswered
+from ipyagent_sessions.agent.closing import closed
+from ipyagent_sessions.agent.conversation import Conversation
 from ipyagent_sessions.agent.permission import Rules
 from ipyagent_sessions.agent.records import Records
 from ipyagent_sessions.agent.requesting import DurableModel, Requests
 from ipyagent_sessions.run.context import Context
-
-_NOT_RUN: Final = "not run: the turn ended before this call"
 
 
 async def take(
@@ -49,7 +48,7 @@ async def take(
     scrub = records.scrub if records is not None else str
     requests = Requests(ctx, talk, rules.session_budget, scrub)
     turn = _Turn(talk, requests, Calls(ctx, talk, rules, verifiers or {}, scrub), _told(ctx, records) if begun else "")
-    history = talk.history if begun else _closed(talk.history)
+    history = talk.history if begun else closed(ctx.task.session, talk)
     result = await agent.run(
         None if begun else prompt,
         message_history=history or None,
@@ -57,7 +56,7 @@ async def take(
         usage_limits=UsageLimits(request_limit=None),  # a budget of steps suspends; this one would end the task
         **options,
     )
-    talk.record(result.all_messages())
+    talk.record(result.all_messages(), closing=True)
     return result.output
 
 
@@ -74,8 +73,9 @@ class _Turn(AbstractCapability[Any]):
         return DurableModel(model, self.requests)
 
     async def before_model_request(self, ctx: RunContext[Any], request_context: ModelRequestContext) -> ModelRequestContext:
-        if not self.talk.waiting:
-            self._tell(ctx)
+        if self.notice and not self.talk.waiting:
+            ctx.enqueue(self.notice)  # beside what the model gets next: at the end of a turn it would ask it once more
+            self.notice = ""
         return request_context
 
     async def prepare_model_request(self, ctx: RunContext[Any], request_context: ModelRequestContext) -> ModelRequestContext:
@@ -85,19 +85,13 @@ class _Turn(AbstractCapability[Any]):
     async def wrap_tool_execute(
         self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: dict[str, Any], handler: Any
     ) -> Any:
-        self._tell(ctx)
+        self.talk.record(ctx.messages)  # a response that a capability of the user's own gave is not there yet
         return await self.calls.call(ctx, call, tool_def, args, handler)
 
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[Any], *, requests: DeferredToolRequests
     ) -> DeferredToolResults | None:
         return await self.calls.deferred(requests) if requests.approvals else None
-
-    def _tell(self, ctx: RunContext[Any]) -> None:
-        """Put the notice, once, beside what the model gets next."""
-        if self.notice:
-            ctx.enqueue(self.notice)
-            self.notice = ""
 
 
 def _told(ctx: Context, records: Records | None) -> str:
@@ -109,13 +103,3 @@ def _told(ctx: Context, records: Records | None) -> str:
             resumed = msgspec.json.decode(event.payload, type=p.TaskResumed)
     changed = records.changed() if records is not None else []
     return notice.of_resume(run.state, resumed, changed, ctx.instruction)
-
-
-def _closed(history: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """`history` with an answer to every call that an earlier turn, which was cut short, left open: a prompt beside open calls
-    is refused by the loop and by providers."""
-    opened = unanswered(history)
-    if not opened:
-        return list(history)
-    answers = [ToolReturnPart(c.tool_name, _NOT_RUN, tool_call_id=c.tool_call_id, outcome="failed") for c in opened]
-    return [*history, ModelRequest(parts=answers)]
