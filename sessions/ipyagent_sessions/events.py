@@ -133,10 +133,27 @@ def as_raw(payload: Any) -> Raw:
 
 def clean(text: str) -> tuple[str, int]:
     """`text` without lone surrogates and NUL, each replaced by U+FFFD, and how many were replaced (R258)."""
-    if text.isascii() and "\0" not in text:
+    if "\0" not in text and (text.isascii() or _is_utf8(text)):
         return text, 0
     out = "".join("\ufffd" if ch == "\0" or "\ud800" <= ch <= "\udfff" else ch for ch in text)
     return out, sum(a != b for a, b in zip(text, out, strict=True))
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def cleaned(value: Any) -> Any:
+    """JSON-like `value` with all its texts cleaned."""
+    if isinstance(value, str):
+        return clean(value)[0]
+    if isinstance(value, dict):
+        return {cleaned(k): cleaned(v) for k, v in value.items()}
+    return [cleaned(v) for v in value] if isinstance(value, list) else value
 
 
 def _cleaned(payload: Any) -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic_ai import Agent
+from pydantic_ai import Agent, BinaryContent
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
@@ -38,8 +39,12 @@ class Play:
         self.model = FunctionModel(stream_function=self._stream, model_name="played")
         self._before = before
 
+    def number(self, messages: list[ModelMessage]) -> int:
+        """Which step comes next, from 0."""
+        return sum(isinstance(m, ModelResponse) for m in messages)
+
     async def _stream(self, messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
-        number = sum(isinstance(m, ModelResponse) for m in messages)
+        number = self.number(messages)
         self.sent.append([short(part) for message in messages for part in message.parts])
         self.faults += faults_of(messages)
         if self._before is not None:
@@ -56,7 +61,14 @@ class Play:
 
 def short(part: Any) -> str:
     content, tool = getattr(part, "content", None), getattr(part, "tool_name", "")
-    return f"{part.part_kind}:{tool}" + ("" if content is None else f"={content}")
+    return f"{part.part_kind}:{tool}" + ("" if content is None else f"={shown(content)}")
+
+
+def shown(content: Any) -> str:
+    """A part's content as a text; bytes by their size and the beginning of their sha256."""
+    if isinstance(content, BinaryContent):
+        return f"<{content.media_type}, {len(content.data)} bytes, {hashlib.sha256(content.data).hexdigest()[:8]}>"
+    return "[" + ", ".join(map(shown, content)) + "]" if isinstance(content, list) else str(content)
 
 
 def talking(agent: Agent[Any, Any], rules: Rules | None = None, **options: Any) -> Workflow:

@@ -118,22 +118,18 @@ class Calls:
         execute: Callable[[], Awaitable[Any]],
     ) -> Any:
         live: list[Any] = []
-        error: Exception | None = None
 
         async def work() -> outcome.Outcome:
-            nonlocal error
             try:
                 with calling(call.id):
                     value = await execute()
-                kept = outcome.returned(value)
-                clean = self._without_secrets(kept)
-                live.append(value if clean is kept else outcome.given(clean))
-                return clean
             except ApprovalRequired:
                 return outcome.WAITS
             except _TOLD as told:
-                error = told
-                return outcome.raised(told)
+                return self._without_secrets(outcome.raised(told))
+            kept = self._without_secrets(outcome.returned(value))
+            live.append(outcome.live(value, kept))
+            return kept
 
         verify = self._verifiers.get(tool)
 
@@ -163,8 +159,6 @@ class Calls:
         except ActivityTimeout as late:
             unknown = "" if effect == "none" else " Whether it had an effect is not known."
             raise ToolFailed(f"{tool} {late.error}.{unknown}") from late
-        if error is not None:
-            raise error
         if recorded == outcome.WAITS:
             raise ApprovalRequired
         return live[0] if live else outcome.given(recorded)

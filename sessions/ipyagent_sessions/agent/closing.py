@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -17,6 +18,8 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
+from ipyagent_sessions import codec
+from ipyagent_sessions import payloads as p
 from ipyagent_sessions.agent import outcome
 from ipyagent_sessions.agent.conversation import Conversation, calls_of
 from ipyagent_sessions.events import Event
@@ -49,16 +52,20 @@ def _last_of_each(session: Session, talk: Conversation) -> dict[str, Event]:
     return found
 
 
+def _result(session: Session, event: Event) -> Any:
+    body = msgspec.json.decode(event.payload, type=p.ActivityCompleted)
+    return codec.loads(session.blobs.read(body.result_blob) if body.result_blob else body.result)
+
+
 def _answer(session: Session, call: ToolCallPart, event: Event | None) -> list[ModelRequestPart]:
     body = session.payload(event) if event is not None else {}
-    result: Any = body.get("result")
+    result = _result(session, event) if event is not None and event.event_type == "ActivityCompleted" else None
     text = _NOT_RUN
     if event is None or body.get("error_type") == NOT_RUN or result == outcome.WAITS:
         pass
     elif event.event_type == "ActivityCompleted" and result and "return" in result:
         parts: list[ModelRequestPart] = [ToolReturnPart(call.tool_name, result["return"], tool_call_id=call.tool_call_id)]
-        value = outcome.given(result)
-        return [*parts, UserPromptPart(value.content)] if "content" in result else parts
+        return [*parts, UserPromptPart(outcome.given(result).content)] if "content" in result else parts
     elif event.event_type == "ActivityCompleted":
         text = (result or {}).get("failed") or (result or {}).get("retry") or outcome.lost(call.tool_name)
     elif event.event_type == "ActivityFailed" and not body.get("aborted"):

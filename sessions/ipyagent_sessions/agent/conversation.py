@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 from msgspec import Raw
@@ -24,6 +24,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
     repair_messages,
 )
+from pydantic_core import PydanticSerializationError
 
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
@@ -183,8 +184,9 @@ class Conversation:
         else:
             self._messages = given[:-1]
 
-    def answered(self, response: ModelResponse, activity_id: str, cost_usd: float | None) -> None:
-        """Log a model's response, with what it used."""
+    def answered(self, response: ModelResponse, activity_id: str, cost_usd: float | None) -> ModelResponse:
+        """Log a model's response, with what it used; gives it as it was logged."""
+        response = cast("ModelResponse", clean(response))
         self._log(
             response,
             len(self._messages),
@@ -195,6 +197,7 @@ class Conversation:
         )
         self._messages.append(response)
         self._answers += 1
+        return response
 
     def cut_short(self, text: str, activity_id: str, model: str) -> None:
         """Log what had come of a response when it was stopped."""
@@ -211,7 +214,7 @@ class Conversation:
         left: int = 0,
         **used: Any,
     ) -> None:
-        packed = ModelMessagesTypeAdapter.dump_json([message])[1:-1]
+        packed = _json_of(message)
         blobs: dict[str, bytes] = {}
         inline, blob = self._run.appender.put(packed, blobs)
         text = ev.clean(text_of(message))[0]
@@ -221,6 +224,22 @@ class Conversation:
             body.finish_reason = message.finish_reason or ""
             body.tools = [call.tool_name for call in calls_of(message)]
         self._run.emit("MessageAdded", body, activity_id=activity_id, blobs=blobs or None, **used)
+
+
+def clean(message: ModelMessage) -> ModelMessage:
+    """`message` without text that no provider takes: a model may write lone surrogates, and is sent what it wrote."""
+    try:
+        ModelMessagesTypeAdapter.dump_json([message])
+    except PydanticSerializationError:
+        return ModelMessagesTypeAdapter.validate_json(b"[" + _json_of(message) + b"]")[0]
+    return message
+
+
+def _json_of(message: ModelMessage) -> bytes:
+    try:
+        return ModelMessagesTypeAdapter.dump_json([message])[1:-1]
+    except PydanticSerializationError:
+        return msgspec.json.encode(ev.cleaned(ModelMessagesTypeAdapter.dump_python([message], mode="json")[0]))
 
 
 def _as_read_again(messages: Sequence[ModelMessage]) -> list[ModelMessage]:

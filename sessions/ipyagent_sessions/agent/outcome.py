@@ -3,15 +3,17 @@ model."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pydantic import TypeAdapter
 from pydantic_ai.exceptions import ModelRetry, ToolFailed, ToolFailedError, ToolRetryError
 from pydantic_ai.messages import ToolReturn, UserContent, tool_return_content_ta, tool_return_ta
 from pydantic_core import PydanticSerializationError
 
+from ipyagent_sessions import events as ev
+
 Outcome = dict[str, Any]
-"""One of {"return": value, "content": ...}, {"retry": text}, {"failed": text}."""
+"""One of {"return": value, "content": ..., "metadata": ...}, {"retry": text}, {"failed": text}."""
 
 WAITS: Final = {"approval required": True}
 """The outcome of a call that asked, instead of doing anything, for the approval of a person."""
@@ -19,28 +21,37 @@ WAITS: Final = {"approval required": True}
 APPROVED: Final = " approved"
 """What the key of such a call ends in when it is made again."""
 
+_PLAIN: Final = (str, int, float, bool, type(None), list, dict)
 _content: TypeAdapter[Any] = TypeAdapter(str | list[UserContent] | None)
 
 
 def returned(value: Any) -> Outcome:
     """The outcome of a call that returned `value`.  What cannot be kept as JSON is kept, and told, as its text."""
     plain, content = (value.return_value, value.content) if isinstance(value, ToolReturn) else (value, None)
-    try:
-        kept: Outcome = {"return": tool_return_ta.dump_python(plain, mode="json")}
-    except PydanticSerializationError:
-        kept = {"return": repr(plain)}
+    kept: Outcome = {"return": _json_of(plain)}
     if content is not None:
         kept["content"] = _content.dump_python(content if isinstance(content, str) else list(content), mode="json")
-    return kept
+    if isinstance(value, ToolReturn) and value.metadata is not None:
+        kept["metadata"] = _json_of(value.metadata)
+    return cast("Outcome", ev.cleaned(kept))
+
+
+def _json_of(value: Any) -> Any:
+    try:
+        return tool_return_ta.dump_python(value, mode="json")
+    except (PydanticSerializationError, ValueError, RecursionError):  # no form, contains itself, too deep
+        return repr(value)
+
+
+def live(value: Any, kept: Outcome) -> Any:
+    """What the loop gets of a call that has just returned `value`: what it would get of the record."""
+    return value if type(value) in _PLAIN and kept["return"] == value else given(kept)
 
 
 def raised(error: ToolRetryError | ToolFailedError | ModelRetry | ToolFailed) -> Outcome:
     """The outcome of a call that told the model something is wrong."""
-    if isinstance(error, ModelRetry):
-        return {"retry": error.message}
-    if isinstance(error, ToolFailed):
-        return {"failed": error.message}
-    return {"retry": str(error)} if isinstance(error, ToolRetryError) else {"failed": str(error)}
+    text = ev.clean(error.message if isinstance(error, ModelRetry | ToolFailed) else str(error))[0]
+    return {"retry": text} if isinstance(error, ModelRetry | ToolRetryError) else {"failed": text}
 
 
 def given(outcome: Outcome) -> Any:
@@ -51,8 +62,9 @@ def given(outcome: Outcome) -> Any:
         raise ToolFailed(outcome["failed"])
     value = tool_return_content_ta.validate_python(outcome["return"])
     if "content" in outcome:
-        return ToolReturn(value, content=_content.validate_python(outcome["content"]))
-    return value
+        content = _content.validate_python(outcome["content"])
+        return ToolReturn(value, content=content, metadata=outcome.get("metadata"))
+    return ToolReturn(value, metadata=outcome["metadata"]) if "metadata" in outcome else value
 
 
 def lost(tool: str) -> str:

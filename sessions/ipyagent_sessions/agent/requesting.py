@@ -130,8 +130,7 @@ class Requests:
             raise (PassingFault if fault.retryable else ModelFault)(fault) from error
         finally:
             self._run.partial = ""
-        self._talk.answered(answer, activity_id, cost_usd(answer))
-        return answer
+        return self._talk.answered(answer, activity_id, cost_usd(answer))
 
     def _key(self, number: int) -> str:
         """The key of a request: its number, and how often it failed for good before."""

@@ -17,6 +17,7 @@ from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.models import Model, ModelRequestContext
 
+from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.agent import notice
 from ipyagent_sessions.agent.calling import Calls, Verify
@@ -50,7 +51,7 @@ async def take(
     turn = _Turn(talk, requests, Calls(ctx, talk, rules, verifiers or {}, scrub), _told(ctx, records) if begun else "")
     history = talk.history if begun else closed(ctx.task.session, talk)
     result = await agent.run(
-        None if begun else prompt,
+        None if begun else ev.clean(prompt)[0],
         message_history=history or None,
         capabilities=[turn],
         usage_limits=UsageLimits(request_limit=None),  # a budget of steps suspends; this one would end the task
