@@ -12,6 +12,7 @@ Rooms, each importing only those above it:
     follow     the state of a watched session, kept up to date from the tail of its log
     pace       many changes, few pushes
     audience   the pages that listen, and what they are told
+    herald     notices: who is told that a task needs somebody, is done, has failed
     watcher    which sessions have changed
     sweeper    what nobody else does: lost holders, expired approvals, forgotten requests
     service    all of these for one store

@@ -1,6 +1,7 @@
 """The extension that Jupyter Server loads.
 
 c.IpyagentLab.store = "/data/ipyagent"     # in jupyter_server_config.py; default: IPYAGENT_STORE, or Jupyter's data folder
+c.IpyagentLab.notify_command = ["notify-send", "{title}", "{text}"]
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from typing import Any
 
 from jupyter_server.extension.application import ExtensionApp
 from jupyter_server.serverapp import ServerApp
-from traitlets import Bool, Unicode
+from traitlets import Bool, Enum, List, Unicode
 
+from ipyagent_lab.herald import KINDS, Channels
 from ipyagent_lab.routes.base import SETTING
 from ipyagent_lab.routes.branches import AftermathHandler, CompareHandler
 from ipyagent_lab.routes.control import ControlHandler, ForkHandler
@@ -20,6 +22,7 @@ from ipyagent_lab.routes.sessions import SessionHandler, SessionsHandler, Status
 from ipyagent_lab.service import Service
 from ipyagent_lab.stream import LiveSocket
 from ipyagent_sessions._version import __version__
+from ipyagent_sessions.errors import ConfigError
 
 _API = r"/ipyagent/api"
 _SESSION = rf"{_API}/sessions/(?P<session_id>[^/]+)"
@@ -54,8 +57,26 @@ class IpyagentLab(ExtensionApp):
         True, config=True, help="Let the operating system tell what changes; False looks at the files five times a second."
     )
 
+    notify_command = List(
+        Unicode(),
+        config=True,
+        help='A program and its arguments, run for each notice: ["notify-send", "{title}", "{text}"].  Replaced are {title}, '
+        "{text}, {kind}, {session_id}, {notebook}; the notice comes as JSON on standard input too.  No shell is involved.",
+    )
+    notify_webhook = Unicode("", config=True, help="An http(s) address that each notice is posted to as JSON.")
+    notify_kinds = List(
+        Enum(KINDS), default_value=list(KINDS), config=True, help="Which notices go to the command and the webhook."
+    )
+
     def initialize_settings(self) -> None:
-        self.service = Service(Path(self.store).expanduser() if self.store else None, self.log, notify=self.watch)
+        if self.notify_webhook and not self.notify_webhook.startswith(("https://", "http://")):
+            raise ConfigError(
+                f"IpyagentLab.notify_webhook is no web address: {self.notify_webhook!r}",
+                hint="https://host/path, or leave it empty",
+            )
+        channels = Channels(list(self.notify_command), self.notify_webhook, tuple(self.notify_kinds))
+        root = Path(self.store).expanduser() if self.store else None
+        self.service = Service(root, self.log, notify=self.watch, channels=channels)
         self.settings[SETTING] = self.service
 
     def initialize_handlers(self) -> None:

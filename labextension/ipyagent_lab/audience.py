@@ -7,17 +7,20 @@ at most one message of a kind waits.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from ipyagent_lab.errors import Problem, is_known
 from ipyagent_lab.index import Index
 from ipyagent_lab.pace import CARD_GAP, LIST_GAP, Paced
-from ipyagent_lab.shapes import CardMessage, ListMessage, Message, ProblemMessage, Shown
+from ipyagent_lab.shapes import CardMessage, ListMessage, Message, Notice, NoticeMessage, ProblemMessage, Shown
 from ipyagent_sessions.clock import Clock
 
+RECENT: Final = 50
+"""How many notices are kept for pages that come (back) later."""
 _encoder = msgspec.json.Encoder()
 
 
@@ -51,6 +54,8 @@ class Audience:
         self._topics: dict[str, _Topic] = {}
         self._followers: dict[Listener, set[str]] = {}
         self._list: Paced | None = None
+        self._notices: deque[Notice] = deque(maxlen=RECENT)
+        self._unsaid: dict[Listener, int] = {}
 
     def subscribed(self) -> list[str]:
         """The sessions that pages watch."""
@@ -80,16 +85,34 @@ class Audience:
         """`page` is told of changed rows, beginning with how many sessions there are."""
         if not wanted:
             self._followers.pop(page, None)
+            self._unsaid.pop(page, None)
             return
         if self._list is None:
             self._list = Paced(self._tell_list, LIST_GAP, self._clock, self._log)
         self._followers.setdefault(page, set())
         page.tell("list", lambda: self._list_message(page))
+        if self._notices and page not in self._unsaid:
+            self._unsaid[page] = len(self._notices)
+            page.tell("notices", lambda: self._notice_message(page))
+
+    def announce(self, notice: Notice) -> None:
+        """Tell the pages that follow the list."""
+        self._notices.append(notice)
+        for page in self._followers:
+            self._unsaid[page] = self._unsaid.get(page, 0) + 1
+            page.tell("notices", lambda page=page: self._notice_message(page))  # type: ignore[misc]  # as below
+
+    def _notice_message(self, page: Listener) -> bytes:
+        """Made when its turn comes, of all that the page has not been told."""
+        count = min(self._unsaid.get(page, 0), len(self._notices))
+        self._unsaid[page] = 0
+        return encode(NoticeMessage(list(self._notices)[len(self._notices) - count :]))
 
     def leave(self, page: Listener) -> None:
         """The page is gone."""
         self.subscribe(page, set())
         self._followers.pop(page, None)
+        self._unsaid.pop(page, None)
 
     def session_changed(self, ids: Iterable[str]) -> None:
         for session_id in ids:

@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 from ipyagent_lab.audience import Audience, Listener
 from ipyagent_lab.errors import problem_of
 from ipyagent_lab.follow import Followed, Shelf
+from ipyagent_lab.herald import Channels, Herald
 from ipyagent_lab.index import LIMIT, Index
 from ipyagent_lab.reading import Entry, read_entry, session_of, stamps
 from ipyagent_lab.shapes import Shown
@@ -39,16 +40,25 @@ _MOST_CONTROLS: Final = 64
 class Service:
     """Made when the extension is loaded; it opens the store at the first need, and makes none before that.
 
-    `notify` False polls instead of asking the system for changes.
+    `notify` False polls instead of asking the system for changes; `channels` are where notices go beyond the browser.
     """
 
-    def __init__(self, root: Path | None, log: logging.Logger, *, clock: Clock | None = None, notify: bool = True) -> None:
+    def __init__(
+        self,
+        root: Path | None,
+        log: logging.Logger,
+        *,
+        clock: Clock | None = None,
+        notify: bool = True,
+        channels: Channels | None = None,
+    ) -> None:
         self.root = root or config.store_path()
         self.log = log
         self.clock = clock or SystemClock()
         self.index = Index()
         self.shelf = Shelf()
         self.audience = Audience(self.index, self._picture, lambda error: problem_of(error, self.root), self.clock, log)
+        self.herald = Herald(self.session, self.read, self.audience.announce, channels or Channels(), self.clock, log)
         self.watcher: Watcher | None = None
         self.sweeper: Sweeper | None = None
         self._notify = notify
@@ -72,6 +82,7 @@ class Service:
 
     async def stop(self) -> None:
         self.audience.stop()
+        self.herald.stop()
         reading = [self._reading] if self._reading is not None else []
         for task in [*self._tasks, *reading]:
             task.cancel()
@@ -181,9 +192,13 @@ class Service:
         for session_id, entry in zip(ids, entries, strict=True):
             if entry is None:
                 self.shelf.forget(session_id)
-            elif (known := self.index.get(session_id)) is not None and known.row.problem and not entry.row.problem:
-                # what the sweeper found out stays until the session changes
-                entry.row.problem = known.row.problem if known.stamp == entry.stamp else ""
+            else:
+                known = self.index.get(session_id)
+                if known is not None and known.row.problem and not entry.row.problem:
+                    # what the sweeper found out stays until the session changes
+                    entry.row.problem = known.row.problem if known.stamp == entry.stamp else ""
+                if not quiet:
+                    self.herald.heed(known, entry)
             if self.index.drop(session_id) if entry is None else self.index.put(entry):
                 changed.add(session_id)
         if changed:

@@ -311,6 +311,27 @@ class ListMessage(Struct, tag="list", tag_field="type"):
     filling: bool
 
 
+class Notice(Struct):
+    """Something that a person wants to know of while they look elsewhere; `kind` is needs_you, completed, failed or lost.
+
+    `id` is that of the event that made it so: who has told it once does not tell it again.
+    """
+
+    id: str
+    kind: str
+    session_id: str
+    title: str
+    text: str
+    at: str
+    notebook: str | None
+
+
+class NoticeMessage(Struct, tag="notices", tag_field="type"):
+    """To pages that follow the list: what is new, and after a reconnect the last ones again."""
+
+    notices: list[Notice]
+
+
 class ProblemMessage(Struct, tag="problem", tag_field="type"):
     """A watched session cannot be read, or (`session_id` null) the page's message was not understood."""
 
@@ -318,7 +339,7 @@ class ProblemMessage(Struct, tag="problem", tag_field="type"):
     problem: Problem
 
 
-Message = Hello | CardMessage | ListMessage | ProblemMessage
+Message = Hello | CardMessage | ListMessage | NoticeMessage | ProblemMessage
 SPOKEN: Final[tuple[type[Any], ...]] = (
     Problem,
     Status,
@@ -344,6 +365,7 @@ SPOKEN: Final[tuple[type[Any], ...]] = (
     Hello,
     CardMessage,
     ListMessage,
+    NoticeMessage,
     ProblemMessage,
 )
 """The roots of the contract; what they hold is found from them."""

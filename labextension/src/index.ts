@@ -13,6 +13,7 @@ import { addCommands } from './lab/commands.js';
 import { LabDraw } from './lab/drawing.js';
 import { NotebookKernels } from './lab/kernels.js';
 import { openRecorded } from './lab/notebooks.js';
+import { Notifier, mayNotify, type Wishes } from './lab/notify.js';
 import { StatusItem } from './lab/status.js';
 import { MIME, SessionTab, TaskOutput } from './lab/view.js';
 import { LiveFeed } from './live.js';
@@ -99,13 +100,23 @@ const panel: JupyterFrontEndPlugin<void> = {
       void restorer.restore(tabs, { command: 'ipyagent:open', args: tab => ({ session_id: tab.sessionId }), name: tab => tab.sessionId });
     }
     void settle(app, settings, sessions, side => app.shell.add(sessions, side, { rank: 450 }));
-    if (statusBar !== null) {
-      void app.restored.then(async () => {
-        if (await wanted(settings, 'statusBar')) {
-          addStatus(statusBar, shared, showPanel);
+    void app.restored.then(async () => {
+      const known = (await settings?.load(panel.id).catch(() => null)) ?? null;
+      if (statusBar !== null && known?.composite['statusBar'] !== false) {
+        addStatus(statusBar, shared, showPanel);
+      }
+      new Notifier(shared, () => wishesOf(known));
+      app.commands.addCommand('ipyagent:browser-notifications', {
+        label: 'Notify in the Browser While the Page Is Hidden',
+        isToggled: () => wishesOf(known).browser,
+        isEnabled: () => known !== null,
+        execute: async () => {
+          const on = !wishesOf(known).browser && (await mayNotify());
+          await known?.set('browserNotifications', on);
         }
       });
-    }
+      palette?.addItem({ command: 'ipyagent:browser-notifications', category: 'Agent Sessions' });
+    });
   }
 };
 
@@ -124,9 +135,12 @@ async function settle(
   }
 }
 
-async function wanted(settings: ISettingRegistry | null, name: string): Promise<boolean> {
-  const value = await settings?.get(panel.id, name).catch(() => null);
-  return value?.composite !== false;
+function wishesOf(settings: ISettingRegistry.ISettings | null): Wishes {
+  const notices = settings?.composite['notifications'];
+  return {
+    notices: notices === 'needs' || notices === 'none' ? notices : 'all',
+    browser: settings?.composite['browserNotifications'] === true
+  };
 }
 
 function addStatus(statusBar: IStatusBar, shared: Desk, showPanel: () => void): void {

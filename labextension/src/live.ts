@@ -8,7 +8,8 @@
 import { Coalescer, delay, type Delay } from './coalesce.js';
 import { asProblem, asShown, isFields } from './guards.js';
 import { asList, merged } from './lists.js';
-import type { ListMessage, Problem, Shown, Wanted } from './wire.js';
+import { asNotices } from './notices.js';
+import type { ListMessage, Notice, Problem, Shown, Wanted } from './wire.js';
 
 /** What is used of a WebSocket. */
 export interface Socket {
@@ -57,6 +58,7 @@ export class LiveFeed {
   private count: ListMessage | null = null;
   private readonly watchers = new Map<string, Set<SessionWatcher>>();
   private readonly listeners = new Set<ListWatcher>();
+  private readonly noticed = new Set<(notices: readonly Notice[]) => void>();
   private readonly linkListeners = new Set<(link: Link) => void>();
   private readonly newest = new Map<string, { shown: Shown; at: number }>();
   private readonly cards: Coalescer<string, Shown>;
@@ -109,6 +111,12 @@ export class LiveFeed {
       this.listeners.delete(listener);
       this.changed();
     };
+  }
+
+  /** Hear of what a person wants to know while the list is followed; the same notice may come more than once. */
+  onNotices(told: (notices: readonly Notice[]) => void): () => void {
+    this.noticed.add(told);
+    return () => this.noticed.delete(told);
   }
 
   /** Close for good. */
@@ -246,6 +254,11 @@ export class LiveFeed {
       case 'list':
         this.lists.put('list', asList(message));
         break;
+      case 'notices': {
+        const notices = asNotices(message);
+        this.noticed.forEach(told => told(notices));
+        break;
+      }
       case 'problem':
         this.troubled(message['session_id'], asProblem(message['problem']));
         break;

@@ -397,6 +397,25 @@ export interface ListMessage {
   filling: boolean;
 }
 
+/** To pages that follow the list: what is new, and after a reconnect the last ones again. */
+export interface NoticeMessage {
+  type: "notices";
+  notices: Notice[];
+}
+
+/** Something that a person wants to know of while they look elsewhere; `kind` is needs_you, completed, failed or lost.
+ *
+ *  `id` is that of the event that made it so: who has told it once does not tell it again. */
+export interface Notice {
+  id: string;
+  kind: string;
+  session_id: string;
+  title: string;
+  text: string;
+  at: string;
+  notebook: string | null;
+}
+
 /** A watched session cannot be read, or (`session_id` null) the page's message was not understood. */
 export interface ProblemMessage {
   type: "problem";

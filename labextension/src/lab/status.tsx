@@ -43,10 +43,10 @@ export class StatusItem extends Widget {
     const needs = counts.needs_you > 0;
     render(
       text === '' ? null : (
-      <button type="button" class="ipa-status-button" title="agent sessions" onClick={this.open}>
-        <Glyph state="running" needsYou={needs} />
-        <span aria-live="polite">{text}</span>
-      </button>
+        <button type="button" class="ipa-status-button" title="agent sessions" onClick={this.open}>
+          <Glyph state="running" needsYou={needs} />
+          <span aria-live="polite">{text}</span>
+        </button>
       ),
       this.node
     );
