@@ -23,7 +23,7 @@ from msgspec import Struct
 from ipyagent_lab.reading import Entry
 from ipyagent_lab.shapes import Notice
 from ipyagent_sessions.clock import Clock
-from ipyagent_sessions.errors import IpyagentError
+from ipyagent_sessions.errors import IpyagentError, NotFound
 from ipyagent_sessions.events import Event, payload_of, seconds_of
 from ipyagent_sessions.lifecycle import TaskState
 from ipyagent_sessions.session import Session
@@ -41,6 +41,8 @@ _LOOK_BACK: Final = 500
 """How many events before the newest the one that made the difference may lie."""
 _KNOWN: Final = 2000
 _MOST: Final = 20
+_TRIES: Final = 3
+_PAUSE_S: Final = 0.5
 _PATIENCE_S: Final = 30.0
 
 
@@ -114,12 +116,7 @@ class Herald:
         task.add_done_callback(self._tasks.discard)
 
     async def _look(self, entry: Entry, kind: str) -> None:
-        try:
-            session = await self._session(entry.row.session_id)
-            notice = await self._find(lambda: notice_of(session, entry, kind, self._since))
-        except (IpyagentError, OSError) as error:
-            self._log.warning("ipyagent: what happened to %s cannot be told: %s", entry.row.session_id, error)
-            return
+        notice = await self._found(entry, kind)
         if notice is None or notice.id in self._told:
             return
         self._told[notice.id] = None
@@ -135,6 +132,19 @@ class Herald:
             self._begin(self._run(self._channels.command, notice))
         if self._channels.webhook:
             self._begin(self._post(self._channels.webhook, notice))
+
+    async def _found(self, entry: Entry, kind: str) -> Notice | None:
+        """The notice, None when it is no news.  Files may be on the move just then, so a failure is tried again."""
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                session = await self._session(entry.row.session_id)
+                return await self._find(lambda session=session: notice_of(session, entry, kind, self._since))  # type: ignore[misc]  # mypy cannot infer the default
+            except (IpyagentError, OSError) as error:
+                if not tries_left:
+                    self._log.warning("ipyagent: what happened to %s cannot be told: %s", entry.row.session_id, error)
+                else:
+                    await self._clock.sleep(_PAUSE_S)
+        return None
 
     async def _run(self, command: list[str], notice: Notice) -> None:
         body = msgspec.json.encode(notice)
@@ -186,11 +196,16 @@ def filled(command: list[str], notice: Notice) -> list[str]:
 
 
 def notice_of(session: Session, entry: Entry, kind: str, since: float) -> Notice | None:
-    """The notice of the newest event of that kind, None when it happened before `since` or in an ancestor."""
+    """The notice of the newest event of that kind, None when it happened before `since` or in an ancestor.
+
+    Raises NotFound when the log does not show the event that the summary told of.
+    """
     found: Event | None = None
     for event in session.events(after=max(session.first - 1, entry.seq - _LOOK_BACK)):
         if event.event_type == _EVENTS[kind]:
             found = event
+    if found is None and session.header.parent is None:
+        raise NotFound(f"session {session.id} has no {_EVENTS[kind]} near event {entry.seq}")
     if found is None or seconds_of(found.timestamp) < since:
         return None
     row = entry.row

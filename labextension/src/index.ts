@@ -1,6 +1,7 @@
 /** The plugins: what is put where when the page starts. Everything that costs something happens later, when it is first seen. */
 import { ILabShell, ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette, WidgetTracker } from '@jupyterlab/apputils';
+import { ILauncher } from '@jupyterlab/launcher';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
@@ -10,7 +11,9 @@ import { Token } from '@lumino/coreutils';
 import { Api } from './api.js';
 import { Desk } from './desk.js';
 import { addCommands } from './lab/commands.js';
+import { openDemo } from './lab/demo.js';
 import { LabDraw } from './lab/drawing.js';
+import { taskIcon } from './lab/icon.js';
 import { NotebookKernels } from './lab/kernels.js';
 import { openRecorded } from './lab/notebooks.js';
 import { Notifier, mayNotify, type Wishes } from './lab/notify.js';
@@ -59,7 +62,7 @@ const panel: JupyterFrontEndPlugin<void> = {
   description: 'The panel of all sessions, their tabs, commands and the status bar.',
   autoStart: true,
   requires: [IDesk],
-  optional: [ICommandPalette, ILabShell, ILayoutRestorer, INotebookTracker, ISettingRegistry, IStatusBar],
+  optional: [ICommandPalette, ILabShell, ILayoutRestorer, INotebookTracker, ISettingRegistry, IStatusBar, ILauncher],
   activate: (
     app: JupyterFrontEnd,
     shared: Desk,
@@ -68,7 +71,8 @@ const panel: JupyterFrontEndPlugin<void> = {
     restorer: ILayoutRestorer | null,
     notebooks: INotebookTracker | null,
     settings: ISettingRegistry | null,
-    statusBar: IStatusBar | null
+    statusBar: IStatusBar | null,
+    launcher: ILauncher | null
   ): void => {
     const sessions = new SessionsPanel(new RowStore(shared.api, shared.feed), app.commands);
     const tabs = new WidgetTracker<SessionTab>({ namespace: 'ipyagent-session' });
@@ -94,6 +98,14 @@ const panel: JupyterFrontEndPlugin<void> = {
     };
     const openNotebook = (recorded: string, cell: string | null): void => void openRecorded(app, notebooks, recorded, cell);
     addCommands(app, shared, { showPanel, open, current: () => currentOf(labShell, tabs), openNotebook }, palette);
+    app.commands.addCommand('ipyagent:demo', {
+      label: args => (args['isLauncher'] ? 'Durable Task' : 'New Notebook with a Durable Task'),
+      caption: 'A notebook with a task that outlives its kernel',
+      icon: args => (args['isPalette'] ? undefined : taskIcon),
+      execute: args => openDemo(app, typeof args['cwd'] === 'string' ? args['cwd'] : '')
+    });
+    palette?.addItem({ command: 'ipyagent:demo', category: 'Agent Sessions', args: { isPalette: true } });
+    launcher?.add({ command: 'ipyagent:demo', category: 'Notebook', rank: 100, args: { isLauncher: true } });
     notebooks?.currentChanged.connect((_, current) => sessions.setNotebook(current?.context.path ?? null));
     if (restorer !== null) {
       restorer.add(sessions, PANEL_ID);

@@ -91,6 +91,10 @@ test('in Notebook 7', async ({ page }) => {
   await page.keyboard.press('Control+Enter');
   await expect(card(page)).toHaveAttribute('data-state', 'running');
   await shot(page, 'notebook7');
+  await page.locator('.lm-MenuBar-itemLabel', { hasText: 'Agents' }).click();
+  await page.locator('.lm-Menu-itemLabel', { hasText: 'Show Agent Sessions' }).click();
+  await expect(page.locator('.ipa-row', { hasText: 'In Notebook 7' })).toBeVisible();
+  await shot(page, 'notebook7-panel');
   await button(card(page), 'pause').click();
   await expect(card(page)).toHaveAttribute('data-state', 'interrupted');
 });
