@@ -189,7 +189,8 @@ class CancelArgs(Struct, forbid_unknown_fields=True):
 class AnswerArgs(Struct, forbid_unknown_fields=True):
     """For answer.  `digest` is that of the `Ask` the person read: what is asked now must be what was shown.
 
-    An approved tool call may be given other `arguments`; `always` approves this tool for the rest of the session.
+    An approved tool call may be given other `arguments`; `always` approves this tool for the rest of the session.  Where calls
+    may have happened, `activity` names one of them (default: all), and `result` is what it returned.
     """
 
     approval_id: str
@@ -199,6 +200,8 @@ class AnswerArgs(Struct, forbid_unknown_fields=True):
     reason: str = ""
     arguments: dict[str, Any] | None = None
     always: bool | None = None
+    activity: str | None = None
+    result: Any = UNSET
 
 
 class CheckpointArgs(Struct, forbid_unknown_fields=True):

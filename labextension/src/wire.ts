@@ -278,7 +278,8 @@ export interface CancelArgs {
 
 /** For answer.  `digest` is that of the `Ask` the person read: what is asked now must be what was shown.
  *
- *  An approved tool call may be given other `arguments`; `always` approves this tool for the rest of the session. */
+ *  An approved tool call may be given other `arguments`; `always` approves this tool for the rest of the session.  Where calls
+ *  may have happened, `activity` names one of them (default: all), and `result` is what it returned. */
 export interface AnswerArgs {
   approval_id: string;
   answer: "approved" | "denied";
@@ -287,6 +288,8 @@ export interface AnswerArgs {
   reason?: string;
   arguments?: Record<string, unknown> | null;
   always?: boolean | null;
+  activity?: string | null;
+  result?: unknown;
 }
 
 /** For checkpoint. */

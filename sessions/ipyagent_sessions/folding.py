@@ -381,14 +381,16 @@ def _approval_resolved(state: State, event: Event) -> None:
     asked = state.execution_state.approvals.get(body.approval_id)
     if asked is None or asked.answer is not None:
         return
-    asked.answer, asked.choice, asked.reason, asked.by = body.answer, body.choice, body.reason, body.by
-    asked.answered_at, asked.arguments = event.timestamp, body.arguments
+    said_of = [i for i in meant(state, asked) if not body.about or i in body.about]
+    if body.partial:
+        asked.about = [i for i in asked.about if i not in body.about]
+    else:
+        asked.answer, asked.choice, asked.reason, asked.by = body.answer, body.choice, body.reason, body.by
+        asked.answered_at, asked.arguments = event.timestamp, body.arguments
     if body.always and asked.tool and asked.tool not in state.allowed_tools:
         state.allowed_tools = [*state.allowed_tools, asked.tool]
-    if asked.kind != "outcome":
-        return
-    if body.choice == "run_again":  # what happened is logged as the completion that it was
-        for activity_id in meant(state, asked):
+    if asked.kind == "outcome" and body.choice == "run_again":  # what happened is logged as the completion that it was
+        for activity_id in said_of:
             del state.execution_state.active_activities[activity_id]
 
 

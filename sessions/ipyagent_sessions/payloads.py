@@ -212,7 +212,8 @@ class ApprovalRequested(Payload):
 
 class ApprovalResolved(Payload):
     """`arguments` are those of a tool call as the person changed them, null when they did not; with `always` the tool needs
-    no approval in this session from now on."""
+    no approval in this session from now on.  `about` are the open calls that an answer to "did it happen?" is about (none
+    named: all of the request); with `partial` others of the request still wait."""
 
     approval_id: str
     answer: str
@@ -222,6 +223,8 @@ class ApprovalResolved(Payload):
     by: str = ""
     arguments: Raw = NULL
     always: bool = False
+    about: list[str] = []
+    partial: bool = False
 
 
 class FileWritten(Payload):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.cli.conftest import Terminal
@@ -263,3 +266,33 @@ def test_a_terminal_never_runs_cells_for_a_session_that_was_made_elsewhere(folde
         assert refused.status == 2
         assert "was not made in this store" in refused.err
         assert not (folder / "ran").exists()
+
+
+DYING = """
+import os
+from ipyagent_sessions import workflow
+
+def pay(i):
+    open(f"paid {i}", "x").close()
+    os._exit(9)
+
+@workflow
+async def flow(ctx):
+    return await ctx.run(pay, 1, key=1)
+"""
+
+
+def test_what_a_call_of_unknown_outcome_returned_is_told_in_the_terminal(terminal: Terminal, folder: Path) -> None:
+    (folder / "dying.py").write_text(DYING)
+    paths = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    command = [sys.executable, "-m", "ipyagent_sessions.cli", "run", "dying:flow"]
+    ran = subprocess.run(command, cwd=folder, check=False, env={**os.environ, **paths})
+    assert ran.returncode == 9
+    terminal("resume")
+    wrong = terminal("approve", "--choice", "happened", "--result", "{receipt}")
+    assert (wrong.status, "--result is not JSON" in wrong.err) == (2, True)
+    wrong = terminal("approve", "--choice", "happened", "--activity", "main/pay:2")
+    assert "it is about main/pay:1" in wrong.err
+    said = terminal("approve", "--choice", "happened", "--activity", "main/pay:1", "--result", '{"receipt": 17}')
+    assert (said.status, "happened for main/pay:1" in said.out) == (0, True)
+    assert terminal("resume").out.strip() == "{'receipt': 17}"

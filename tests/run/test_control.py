@@ -52,7 +52,7 @@ def test_with_a_holder_the_request_is_logged_by_it_and_the_door_learns_the_outco
     assert (outcome.action, outcome.outcome) == ("checkpoint", "accepted")
     assert ("manual", "before lunch") in checkpoints(handle.session)
     assert running(handle).appender.epoch == epoch == handle.session.layout.epoch()
-    assert list(handle.session.layout.inbox.iterdir()) == []
+    wait_until(lambda: list(handle.session.layout.inbox.iterdir()) == [], what="the request to be out of the inbox")
 
 
 def test_without_a_holder_the_loss_is_recorded_first_and_then_the_request(

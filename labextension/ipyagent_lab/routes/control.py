@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -53,7 +53,7 @@ class ControlHandler(_Acting):
 
         def ask() -> Outcome:
             _ = session.header
-            given = {k: v for k, v in msgspec.to_builtins(args).items() if v is not None}
+            given: dict[str, Any] = {k: v for k, v in msgspec.to_builtins(args).items() if v is not None or k == "result"}
             try:
                 done = control.request(session, asked.action, actor=actor, task_id=asked.task_id, expects=expects, **given)
             except ControlPending:

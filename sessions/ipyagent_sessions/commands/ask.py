@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Final
 
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.commands.look import card_of, show_card
@@ -13,6 +13,9 @@ from ipyagent_sessions.run import control
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.textsafe import plain
 from ipyagent_sessions.views.shown import Shown
+
+_LARGEST_RESULT: Final = 500_000
+"""A request is one small file in the inbox."""
 
 
 def pause(door: Door, session: Session) -> Shown:
@@ -42,10 +45,13 @@ def answer(
     reason: str,
     arguments: str | None = None,
     always: bool = False,
+    activity: str | None = None,
+    result: str | None = None,
 ) -> Shown:
     """Answer a request.  What is confirmed is the digest of the question and details as they stand in the log now.
 
-    `arguments` is a JSON object that a tool is called with instead of what it asked for.
+    `arguments` is a JSON object that a tool is called with instead of what it asked for.  Of a request whether calls happened,
+    `activity` names one call, and `result` is what it returned, as JSON.
     """
     state = session.state()
     approval_id = control.find_approval(state, approval)
@@ -53,6 +59,10 @@ def answer(
     given: dict[str, Any] = {"always": True} if always else {}
     if arguments is not None:
         given["arguments"] = _object(arguments)
+    if activity is not None:
+        given["activity"] = activity
+    if result is not None:
+        given["result"] = _result(result)
     control.request(
         session,
         "answer",
@@ -69,7 +79,20 @@ def answer(
     after = session.state().system_state
     waits = not session.held() and after.status is TaskState.SUSPENDED
     then = f"\ncontinue with: {door.prefix} resume {session.id}" if waits else ""
-    return Shown(f"{approval_id} {said}: {plain(asked.question, 160)}{then}")
+    of = f" for {plain(activity, 160)}" if activity else ""
+    return Shown(f"{approval_id} {said}{of}: {plain(asked.question, 160)}{then}")
+
+
+def _result(text: str) -> Any:
+    """The value of `--result`.  Raises UsageError."""
+    if len(text) > _LARGEST_RESULT:
+        raise UsageError(
+            f"--result has {len(text):,} characters", hint=f"at most {_LARGEST_RESULT:,}; name a file that holds it"
+        )
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"--result is not JSON: {error}", hint="""a text is written --result '"like this"'""") from error
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -67,6 +67,8 @@ _COMMANDS: Final[dict[str, Callable[[Door, Screen, argparse.Namespace], Any]]] =
         reason=o.reason,
         arguments=o.arguments,
         always=o.always,
+        activity=o.activity,
+        result=o.result,
     ),
     "deny": lambda door, screen, o: ask.answer(
         door, door.asked(o.id), approval=o.approval, approve=False, choice=None, reason=o.reason

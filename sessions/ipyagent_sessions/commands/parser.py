@@ -139,6 +139,10 @@ def _asking(commands: dict[str, _Parser]) -> None:
     commands["approve"].add_argument("--choice", help="for a request that has choices")
     commands["approve"].add_argument("--arguments", metavar="JSON", help="call the tool with these arguments instead")
     commands["approve"].add_argument("--always", action="store_true", help="do not ask for this tool again in this session")
+    commands["approve"].add_argument(
+        "--activity", metavar="ID", help="of the calls that may have happened, this one; default: all of the request"
+    )
+    commands["approve"].add_argument("--result", metavar="JSON", help="what the call returned that happened")
     commands["checkpoint"].add_argument("label", metavar="LABEL")
     commands["checkpoint"].add_argument("id", nargs="?", metavar="ID")
     commands["rename"].add_argument("id", metavar="ID")

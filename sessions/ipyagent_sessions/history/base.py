@@ -64,7 +64,8 @@ BASE: Final = (
             min(seq) FILTER (NOT asks) AS answer_seq, arg_min(timestamp, seq) FILTER (NOT asks) AS answered,
             arg_min(payload, seq) FILTER (NOT asks) AS answer, bool_or(depth = 0) AS own
         FROM (SELECT *, event_type = 'ApprovalRequested' AS asks FROM base.story
-              WHERE event_type IN ('ApprovalRequested', 'ApprovalResolved'))
+              WHERE event_type = 'ApprovalRequested'
+                OR (event_type = 'ApprovalResolved' AND payload->>'$.partial' IS DISTINCT FROM 'true'))
         GROUP BY session_id, approval_id""",
     ),
 )

@@ -23,7 +23,7 @@ from ipyagent_sessions.log.inbox import Control
 from ipyagent_sessions.log.lease import this_process
 from ipyagent_sessions.log.reader import Reader
 from ipyagent_sessions.session import Session, summarise
-from ipyagent_sessions.state import State
+from ipyagent_sessions.state import Approval, State
 
 ACTIONS: Final = ("pause", "resume", "cancel", "answer", "checkpoint", "rename")
 """What a door may ask.  The log also has `redo`, which only a resume writes."""
@@ -31,7 +31,7 @@ HAPPENED: Final = "happened"
 ANSWERS: Final = ("approved", "denied")
 _TEXTS: Final = {
     "cancel": ("reason",),
-    "answer": ("approval_id", "answer", "choice", "reason", "digest"),
+    "answer": ("approval_id", "answer", "choice", "reason", "digest", "activity"),
     "checkpoint": ("label",),
     "rename": ("title",),
 }
@@ -128,7 +128,25 @@ def _judge_answer(state: State, control: Control) -> str:
         return "only the request of a tool has arguments to change, or can be allowed always"
     if answer == "denied" and (control.args.get("arguments") is not None or control.args.get("always")):
         return "a denied call has no arguments to change and is not allowed always"
+    wrong = _judge_one_call(state, asked, control.args)
+    if wrong:
+        return wrong
     return _not_allowed(TaskState.SUSPENDED, TaskState.RUNNING, control.actor)
+
+
+def _judge_one_call(state: State, asked: Approval, args: dict[str, Any]) -> str:
+    """What is wrong with naming one call of the request, or with giving its result."""
+    opened = folding.meant(state, asked)
+    one = args.get("activity")
+    if one is not None and one not in opened:
+        return f"the request is not about an open call {one!r}; it is about {', '.join(opened) or 'none'}"
+    if "result" not in args:
+        return ""
+    if asked.kind != "outcome" or args.get("choice") != HAPPENED:
+        return f"a result belongs to a call that {HAPPENED}"
+    if one is None and len(opened) > 1:
+        return f"a result is that of one call; say of which: {', '.join(opened)}"
+    return ""
 
 
 def _too_late(at: str, expires_at: str | None) -> bool:
@@ -151,7 +169,7 @@ def log(appender: Appender, control: Control, refusal: str) -> ev.Event | None:
     appender.disk.seam("before control logged")
     event = appender.emit(
         "ControlRequested",
-        p.ControlRequested(control.id, control.action, "refused" if refusal else "accepted", refusal, control.args),
+        p.ControlRequested(control.id, control.action, "refused" if refusal else "accepted", refusal, _told(control)),
         task_id=control.task_id,
         actor=control.actor,
     )
@@ -160,11 +178,18 @@ def log(appender: Appender, control: Control, refusal: str) -> ev.Event | None:
     return event
 
 
+def _told(control: Control) -> dict[str, Any]:
+    """The arguments as they are logged with the request; a result is logged with the call that it is the result of."""
+    return {name: value for name, value in control.args.items() if name != "result"}
+
+
 def _resolve(appender: Appender, control: Control, parent: int | None = None) -> ev.Event:
     """Log the answer that an accepted request gives."""
     approval_id = str(control.args["approval_id"])
     asked = appender.state.execution_state.approvals[approval_id]
-    about = folding.meant(appender.state, asked) if control.args.get("choice") == HAPPENED else []
+    opened = folding.meant(appender.state, asked)
+    one = control.args.get("activity")
+    about = opened if one is None else [str(one)]
     answered = appender.emit(
         "ApprovalResolved",
         p.ApprovalResolved(
@@ -176,31 +201,47 @@ def _resolve(appender: Appender, control: Control, parent: int | None = None) ->
             control.actor,
             Raw(codec.canonical(control.args.get("arguments"))),
             bool(control.args.get("always")),
+            [] if one is None else about,
+            one is not None and opened != about,
         ),
         task_id=appender.state.system_state.task_id,
         activity_id=asked.activity_id,
         actor=control.actor,
         parent=parent,
     )
-    for activity_id in about:
-        active = appender.state.execution_state.active_activities[activity_id]
-        told = f"{control.actor} said that it happened; what it returned is not known"
-        appender.emit(
-            "ActivityCompleted",
-            p.ActivityCompleted(active.name, active.kind, active.digest, result_lost=told, verified="person"),
-            task_id=appender.state.system_state.task_id,
-            activity_id=activity_id,
-            attempt=active.attempt,
-            actor=control.actor,
-            parent=answered.seq,
-        )
+    for activity_id in about if control.args.get("choice") == HAPPENED else []:
+        _completed(appender, control, activity_id, answered.seq)
     return answered
+
+
+def _completed(appender: Appender, control: Control, activity_id: str, parent: int) -> None:
+    """Log that a call of unknown outcome happened, with its result if the person gave one."""
+    active = appender.state.execution_state.active_activities[activity_id]
+    body = p.ActivityCompleted(active.name, active.kind, active.digest, verified="person")
+    blobs: dict[str, bytes] = {}
+    if "result" in control.args:
+        body.result, body.result_blob = appender.put(codec.dumps(control.args["result"]), blobs)
+    else:
+        body.result_lost = f"{control.actor} said that it happened; what it returned is not known"
+    appender.emit(
+        "ActivityCompleted",
+        body,
+        task_id=appender.state.system_state.task_id,
+        activity_id=activity_id,
+        attempt=active.attempt,
+        actor=control.actor,
+        parent=parent,
+        blobs=blobs or None,
+    )
 
 
 def _half_answered(appender: Appender, control: Control) -> bool:
     """Whether a crash came between an accepted request and the answer it gives, which are two events."""
     asked = appender.state.execution_state.approvals.get(str(control.args.get("approval_id", "")))
     if control.action != "answer" or asked is None or asked.answer is not None:
+        return False
+    one = control.args.get("activity")
+    if one is not None and one not in folding.meant(appender.state, asked):  # answered for this call, and others still wait
         return False
     found = _logged(appender, control, after=asked.seq)
     return found is not None and found[1].outcome == "accepted"

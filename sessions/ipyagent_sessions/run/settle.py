@@ -118,7 +118,7 @@ async def _asked(run: TaskRun, plan: Plan) -> None:
     for approval_id, asked in execution.approvals.items():
         covers = asked.kind == "outcome" and plan.id in asked.about and asked.answer is None
         if covers and execution.active_activities[plan.id].seq < asked.seq:
-            return await wait_for_answer(run, approval_id)
+            return await _said(run, plan, approval_id)
     opened = execution.active_activities.items()
     about = [
         i for i, a in opened if a.name == name and (a.effect == "irreversible" or i == plan.id) and i not in run.executing
@@ -138,7 +138,14 @@ async def _asked(run: TaskRun, plan: Plan) -> None:
         effect="irreversible",
         if_ignored="nothing runs until somebody says",
     )
-    await wait_for_answer(run, approval_id)
+    await _said(run, plan, approval_id)
+
+
+async def _said(run: TaskRun, plan: Plan, approval_id: str) -> None:
+    """Wait until the request is answered, at least for this call of it."""
+    asked = run.state.execution_state.approvals[approval_id]
+    while asked.answer is None and plan.id in asked.about:
+        await wait_for_answer(run, approval_id)
 
 
 def request(run: TaskRun, question: str, details: msgspec.Raw, *, activity_id: str | None = None, **more: Any) -> str:
@@ -158,7 +165,10 @@ def digest_of(question: str, details: msgspec.Raw, choices: list[str]) -> str:
 
 
 async def wait_for_answer(run: TaskRun, approval_id: str) -> None:
-    """Return once the approval is answered.  Raises TaskStop when nobody can answer here, or the task is asked to stop."""
+    """Return once the approval is answered, or a part of it.
+
+    Raises TaskStop when nobody can answer here, or the task is asked to stop.
+    """
     asked = run.state.execution_state.approvals[approval_id]
     if asked.answer is not None:
         return
@@ -167,7 +177,7 @@ async def wait_for_answer(run: TaskRun, approval_id: str) -> None:
     try:
         await run.wait(future)
     finally:
-        if run.state.system_state.status not in ENDED:
-            run.answers.pop(approval_id, None)
+        if run.state.system_state.status not in ENDED and run.answers.get(approval_id) is future:
+            del run.answers[approval_id]
         if run.answers:
             run.waits()
