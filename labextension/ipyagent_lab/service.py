@@ -94,10 +94,16 @@ class Service:
         """The store, opened when this is first asked.  Raises NewerFormat, IpyagentError or OSError, each time anew."""
         async with self._opening:
             if self._store is None:
-                store = await self.read(lambda: Store(self.root))
+                store = await self.read(self._opened)
                 self._begin(store)
                 self._store = store
         return self._store
+
+    def _opened(self) -> Store:
+        """The store, made when there is none: its folder is what is watched."""
+        store = Store(self.root)
+        _ = store.id
+        return store
 
     def _begin(self, store: Store) -> None:
         self.watcher = Watcher(

@@ -66,7 +66,7 @@ class Header(Struct, frozen=True, omit_defaults=True):
 
 
 class Place:
-    """A store's folder at `root` (default: `config.store_path()`), made when it does not exist.
+    """A store's folder at `root` (default: `config.store_path()`).  It is made with its first session: looking makes none.
 
     Raises NewerFormat for a store of a newer version.
     """
@@ -84,7 +84,8 @@ class Place:
         self.ids: Ids = ids or random_id
         self.disk = disk or Disk()
         self.sessions_folder = self.root / "s"
-        self.id = self._open()
+        self._file = self.root / "store.json"
+        self._id = self._read()
         self._sweep()
 
     @cached_property
@@ -92,13 +93,25 @@ class Place:
         """What the sessions of this store share."""
         return Memory(self.root / "memory", self.clock, self.disk)
 
-    def _open(self) -> str:
-        path = self.root / "store.json"
+    @property
+    def id(self) -> str:
+        """The store's id; the store is made when there is none."""
+        while self._id is None:
+            self._create()
+            self._id = self._read()
+        return self._id
+
+    def exists(self) -> bool:
+        """Whether there is a store: one without sessions, or with sessions whose `store.json` is missing, is one."""
+        return self._file.is_file() or self.sessions_folder.is_dir()
+
+    def _read(self) -> str | None:
+        """The id that `store.json` has, None without one.  Raises NewerFormat and IpyagentError."""
+        path = self._file
         try:
             found = msgspec.json.decode(path.read_bytes().removeprefix(b"\xef\xbb\xbf"), type=_StoreFile)
-        except FileNotFoundError:
-            self.sessions_folder.mkdir(parents=True, exist_ok=True)
-            return self._create(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
         except msgspec.DecodeError as error:
             raise IpyagentError(
                 f"{path} is damaged: {error}", hint="restore it from a copy; the sessions beside it are untouched"
@@ -110,17 +123,17 @@ class Place:
             )
         return found.id
 
-    def _create(self, path: Path) -> str:
+    def _create(self) -> None:
         """Write `store.json`; of several processes that do so at once, one wins and all have its id."""
-        mine = temporary_beside(path)
+        self.sessions_folder.mkdir(parents=True, exist_ok=True)
+        mine = temporary_beside(self._file)
         mine.write_bytes(msgspec.json.encode(_StoreFile(self.ids(), FORMAT)))
         with open(mine, "rb+") as file:
             sync_file(file.fileno())
         with contextlib.suppress(FileExistsError):
-            os.link(mine, path)
+            os.link(mine, self._file)
             sync_folder(self.root)
         mine.unlink()
-        return self._open()
 
     def new_session(
         self,

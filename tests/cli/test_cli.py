@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.cli.conftest import Terminal
 
 
@@ -53,6 +54,7 @@ def test_what_is_an_option_here_reaches_the_workflow_behind_two_dashes(terminal:
 
 
 def test_usage_errors_are_one_line_and_status_two(terminal: Terminal) -> None:
+    terminal("run", "flows:audit")
     for words in (
         ["run", "nosuch:flow"],
         ["run", "flows:audit", "--wrong", "1"],
@@ -72,7 +74,7 @@ def test_usage_errors_are_one_line_and_status_two(terminal: Terminal) -> None:
 
 def test_nothing_is_written_for_a_call_that_cannot_run(folder: Path, terminal: Terminal) -> None:
     terminal("run", "flows:audit", "--n", "many")
-    assert list((folder / "store" / "s").iterdir()) == []
+    assert not (folder / "store").exists()
 
 
 def test_ids_may_be_shortened_and_an_ambiguous_one_is_refused(terminal: Terminal) -> None:
@@ -296,3 +298,34 @@ def test_what_a_call_of_unknown_outcome_returned_is_told_in_the_terminal(termina
     said = terminal("approve", "--choice", "happened", "--activity", "main/pay:1", "--result", '{"receipt": 17}')
     assert (said.status, "happened for main/pay:1" in said.out) == (0, True)
     assert terminal("resume").out.strip() == "{'receipt': 17}"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "ls",
+        "status",
+        "log",
+        "state",
+        "checkpoints",
+        "replay",
+        "sql select 1",
+        "pause",
+        "approve",
+        "rename x y",
+        "resume",
+        "fork",
+    ],
+)
+def test_looking_makes_no_store_and_says_how_to_name_another(terminal: Terminal, folder: Path, words: str) -> None:
+    said = terminal(*words.split())
+    assert (said.status == 0) == (words == "ls")
+    assert f"there is no store at {folder / 'store'}" in said.out + said.err
+    assert "IPYAGENT_STORE" in said.out + said.err
+    assert not (folder / "store").exists()
+
+
+@pytest.mark.parametrize("words", ["doctor", "config", "help", "ls --json"])
+def test_what_needs_no_store_makes_none(terminal: Terminal, folder: Path, words: str) -> None:
+    assert terminal(*words.split()).status == 0
+    assert not (folder / "store").exists()

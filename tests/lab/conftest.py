@@ -19,7 +19,9 @@ from ipyagent_sessions.store import Store
 @pytest.fixture
 def real(tmp_path: Path) -> Store:
     """A store with real time and real ids, in a folder with a space."""
-    return Store(tmp_path / "agent store")
+    store = Store(tmp_path / "agent store")
+    _ = store.id  # made
+    return store
 
 
 @pytest.fixture  # type: ignore[no-redef]  # takes the place of theirs

@@ -292,5 +292,6 @@ async def test_a_server_makes_no_store_before_somebody_asks_for_it(real: Store, 
     (real.root / "s").rmdir()
     await idle.start()
     assert list(real.root.iterdir()) == []
+    assert not real.exists()
     assert (await Api(jp_fetch).get("sessions"))["rows"] == []
     assert (real.root / "store.json").is_file()

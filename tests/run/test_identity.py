@@ -326,17 +326,18 @@ def test_redo_runs_the_named_activities_again_and_no_other(
     assert redone[0]["args"]["name"] == name
 
 
-def test_redo_of_a_name_that_fits_nothing_is_refused_and_changes_nothing(engine: Engine) -> None:
+def test_redo_of_a_name_that_fits_nothing_is_refused_at_the_call_and_changes_nothing(engine: Engine) -> None:
     @workflow(default_effect="none")
     async def flow(ctx: Context) -> None:
         await ctx.approve("on?")
 
     handle = engine.start(flow, headless=True)
     session = engine.ended(handle, "suspended")
-    again = engine.resume(handle, flow, redo=("nothing",), headless=True)
+    last = session.last_seq()
     with pytest.raises(UsageError, match="no recorded activity of that name"):
-        again.result(10)
-    assert session.effective_state() == "suspended"
+        _ = engine.resume(handle, flow, redo=("nothing",), headless=True)
+    assert (session.effective_state(), session.last_seq()) == ("suspended", last)
+    assert not session.held()
 
 
 def make_flow(witness: Witness, source: Callable[[int], int] | Activity) -> Workflow:

@@ -73,15 +73,17 @@ def show_config(door: Door, file: str | None) -> Shown:
 
 def doctor(door: Door) -> Table:
     """What works here and what to mend."""
-    root = door.store.root
-    free = psutil.disk_usage(str(root)).free
-    soft = uses_soft_lock(root)
+    store, root = door.store, door.store.root
+    there = next(folder for folder in (root, *root.absolute().parents) if folder.is_dir())
+    free = psutil.disk_usage(str(there)).free
+    soft = os.access(there, os.W_OK) and uses_soft_lock(there)
+    known = f"{root} (id {store.id}, {len(store.session_ids())} sessions)" if store.exists() else f"none yet at {root}"
     process = psutil.Process()
     parent = process.parent()
     rows = [
         ["ipyagent", __version__, "ok", ""],
         ["Python", f"{platform.python_version()} ({sys.platform})", "ok", ""],
-        ["store", f"{root} (id {door.store.id}, {len(door.store.session_ids())} sessions)", *_writable(root)],
+        ["store", known, *_writable(there)],
         [
             "disk",
             f"{formats.size(free)} free",

@@ -9,7 +9,7 @@ from typing import Any, Final
 from ipyagent_sessions.commands import ask, carry, check, health, look, parser, shared, start
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.commands.follow import Screen
-from ipyagent_sessions.errors import UsageError
+from ipyagent_sessions.errors import NotFound, UsageError
 from ipyagent_sessions.views.shown import Shown
 
 
@@ -18,7 +18,16 @@ def perform(door: Door, screen: Screen, options: argparse.Namespace) -> Any:
 
     Returns a Shown, the Result of `sql`, or a TaskHandle or Ended for commands that run something.  Raises IpyagentError.
     """
+    if options.command not in _WITHOUT_STORE and not door.store.exists():
+        raise NotFound(
+            f"there is no store at {door.store.root}",
+            hint=f"IPYAGENT_STORE names another one; it is made by the first task: {door.prefix} run TARGET",
+        )
     return _COMMANDS[options.command](door, screen, options)
+
+
+_WITHOUT_STORE: Final = frozenset({"run", "ls", "doctor", "config", "help"})
+"""What can be asked before there is a store."""
 
 
 def _help(door: Door, screen: Screen, options: argparse.Namespace) -> Shown:

@@ -54,11 +54,16 @@ def ls(door: Door, *, everything: bool) -> Table:
         hidden += len(rows) - LISTED
         rows = rows[:LISTED]
     note = "\n".join(filter(None, [f"{hidden} more with --all" if hidden else "", clean.standing(door.store)]))
+    none = (
+        "no sessions yet"
+        if door.store.exists()
+        else f"there is no store at {door.store.root} (IPYAGENT_STORE names another one)"
+    )
     return Table(
         ["id", "title", "state", "done", "changed", "needs you", "notebook"],
         rows,
         note=note,
-        empty=f"no sessions yet; start one with: {door.prefix} run TARGET" + (f" ({note})" if note else ""),
+        empty=f"{none}; start one with: {door.prefix} run TARGET" + (f" ({note})" if note else ""),
     )
 
 

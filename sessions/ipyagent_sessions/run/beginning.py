@@ -19,7 +19,7 @@ from ipyagent_sessions.run import control, environment
 from ipyagent_sessions.run.definitions import Workflow
 from ipyagent_sessions.run.task import RunOptions, TaskRun, TaskStop
 from ipyagent_sessions.session import Session, summarise
-from ipyagent_sessions.state import Active
+from ipyagent_sessions.state import Active, State
 
 NOT_RESTORED: Final = ["kernel variables", "running calls", "child processes"]
 
@@ -118,7 +118,7 @@ def _start(run: TaskRun, workflow: Workflow, now: dict[str, Any]) -> None:
 def _go_on(run: TaskRun, resume: Resume, now: dict[str, Any]) -> None:
     system = run.state.system_state
     began = run.clock.monotonic()
-    redone = _fits(run, resume.redo)
+    redone = to_redo(run.state, resume.redo)
     control.record_loss(run.appender)
     control.expire(run.appender)
     opened = dict(run.state.execution_state.active_activities)
@@ -202,13 +202,13 @@ def _lost_events(run: TaskRun) -> int:
     return max(0, known.last_seq - run.appender.found_seq)
 
 
-def _fits(run: TaskRun, wanted: tuple[str, ...]) -> dict[str, list[str]]:
+def to_redo(state: State, wanted: tuple[str, ...]) -> dict[str, list[str]]:
     """The recorded activities that each name of `--redo` means.  Raises UsageError for a name that fits none."""
     found: dict[str, list[str]] = {}
     for name in wanted:
         fits = [
             i
-            for i in run.state.business_state.results
+            for i in state.business_state.results
             if "/" in i
             and (i.partition("/")[2] == name or i == name or i.partition("/")[2].split(":")[0].split("#")[0] == name)
         ]

@@ -21,7 +21,7 @@ from ipyagent_sessions.lifecycle import ENDED, TaskState
 from ipyagent_sessions.log import live
 from ipyagent_sessions.log.lease import Holder, this_process
 from ipyagent_sessions.run import identity
-from ipyagent_sessions.run.beginning import Resume, queue
+from ipyagent_sessions.run.beginning import Resume, queue, to_redo
 from ipyagent_sessions.run.definitions import Workflow
 from ipyagent_sessions.run.task import RunOptions
 from ipyagent_sessions.run.worker import TaskHandle
@@ -137,7 +137,7 @@ def resume_task(
     """Continue the unfinished task of `session`.
 
     Raises LeaseHeld when somebody runs it (with `take_over` a holder that is stopped is fenced), ControlRefused when its
-    task has ended, UsageError when `workflow` is not the one it was started with."""
+    task has ended, UsageError when `workflow` is not the one it was started with or a name of `redo` fits nothing."""
     options = options or RunOptions()
     holder = (origin.holder if origin else None) or this_process(by=options.actor)
     known = live.read_summary(session.layout)  # the file alone: of a lost task `summary` folds the log, as the appender does
@@ -148,6 +148,7 @@ def resume_task(
         system = appender.state.system_state
         _refuse_ended(session, system.task_id, system.status or "", system.ended_at or "")
         _refuse_other(session, system.target, workflow)
+        to_redo(appender.state, resume.redo if resume else ())
     except BaseException:
         appender.close()
         raise
