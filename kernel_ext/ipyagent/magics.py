@@ -138,6 +138,9 @@ def _one_line_errors() -> Generator[None, None, None]:
         with _named_disk():
             yield
     except IpyagentError as error:
+        from ipyagent_sessions.commands.door import here
+
+        error.message, error.hint = here(error.message, "%agent"), here(error.hint, "%agent")
         text = plain_lines(f"{type(error).__name__}: {error}")
         error._render_traceback_ = lambda: [text]  # type: ignore[attr-defined]  # IPython looks for it on the instance
         raise

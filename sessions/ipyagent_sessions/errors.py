@@ -11,7 +11,8 @@ from __future__ import annotations
 class IpyagentError(Exception):
     """Base of all errors of the package.
 
-    `hint` says what the person can do next, or is empty.
+    `hint` says what the person can do next, or is empty; it goes on the sentence that `message` begins.  A command in it is
+    written as in a terminal (`ipyagent ls`); a notebook shows it as `%agent ls` (`commands.door.here`).
     """
 
     def __init__(self, message: str, *, hint: str = "") -> None:
@@ -20,7 +21,7 @@ class IpyagentError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.message}  {self.hint}" if self.hint else self.message
+        return f"{self.message}; {self.hint}" if self.hint else self.message
 
 
 class UsageError(IpyagentError):

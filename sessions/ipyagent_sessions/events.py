@@ -156,6 +156,16 @@ def cleaned(value: Any) -> Any:
     return [cleaned(v) for v in value] if isinstance(value, list) else value
 
 
+TITLE: Final = 200
+"""How many characters a title has at most."""
+
+
+def title(text: str, room: int = 0) -> str:
+    """`text` as a title: clean, and cut with a sign where it is longer than `TITLE` without the last `room` characters."""
+    text, longest = clean(text)[0], TITLE - room
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
 def _cleaned(payload: Any) -> Any:
     """The payload with all its texts cleaned; an object says under `replaced_characters` how many were."""
     count = 0

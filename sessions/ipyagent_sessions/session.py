@@ -235,13 +235,13 @@ class Session:
         if opened:
             raise UsageError(
                 f"event {seq} lies inside {', '.join(sorted(opened)[:3])}, which had no result yet",
-                hint="fork at an event where no activity is open; `checkpoints` lists good ones",
+                hint="fork at an event where no activity is open; ipyagent checkpoints lists good ones",
             )
         self.layout.sync_tail()
         event = self.event(seq)
         point = Parent(self.id, seq, ev.digest(event))
         mine = self.summary()
-        named = ev.clean(title)[0] or f"{mine.title.removesuffix(' (fork)')} (fork)"
+        named = ev.title(title) or f"{ev.title(mine.title.removesuffix(' (fork)'), len(' (fork)'))} (fork)"
         body = p.SessionForked(self.id, seq, point.hash, ev.clean(direction)[0], named)
         child_id, first = self.place.new_session(
             "SessionForked", body, notebook=self.header.notebook, parent=point, with_task=True

@@ -39,7 +39,7 @@ class Store(Place):
 
     def create(self, *, title: str = "", notebook: str | None = None) -> Session:
         """A new, empty session."""
-        body = payloads.SessionCreated(events.clean(title)[0], notebook)
+        body = payloads.SessionCreated(events.title(title), notebook)
         session_id, event = self.new_session("SessionCreated", body, notebook=notebook)
         session = Session(self, session_id)
         live.write_summary(session.layout, summarise(session.id, folding.fold([event])), self.disk)
@@ -48,7 +48,7 @@ class Store(Place):
     def session(self, session_id: str) -> Session:
         """The session of exactly that id; whether it can be read is seen when it is.  Raises NotFound for what is no id."""
         if ID.fullmatch(session_id) is None:
-            raise NotFound(f"{session_id[:60]!r} is not the id of a session", hint="list them with: ls")
+            raise NotFound(f"{session_id[:60]!r} is not the id of a session", hint="list them with: ipyagent ls")
         return Session(self, session_id)
 
     def find(self, wanted: str) -> Session:
@@ -64,7 +64,7 @@ class Store(Place):
             return Session(self, fits[0])
         if fits:
             raise NotFound(f"{wanted!r} fits {len(fits)} sessions: {', '.join(sorted(fits)[:5])}", hint="write more of the id")
-        raise NotFound(f"there is no session {wanted!r} in {self.root}", hint="list them with: ls")
+        raise NotFound(f"there is no session {wanted!r} in {self.root}", hint="list them with: ipyagent ls")
 
     def sessions(self) -> list[Listed]:
         """Every session, newest change first; one that cannot be read is listed with its problem."""

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Terminal
 
+from ipyagent_sessions.commands.door import here
+
 
 def marks(folder: Path) -> list[str]:
     return (folder / "witness").read_text().splitlines()
@@ -329,3 +331,25 @@ def test_looking_makes_no_store_and_says_how_to_name_another(terminal: Terminal,
 def test_what_needs_no_store_makes_none(terminal: Terminal, folder: Path, words: str) -> None:
     assert terminal(*words.split()).status == 0
     assert not (folder / "store").exists()
+
+
+def test_a_hint_goes_on_the_sentence_and_is_written_for_its_door(terminal: Terminal) -> None:
+    terminal("run", "flows:audit")
+    said = terminal("status", "zzzz").err
+    assert said.endswith("; list them with: ipyagent ls\n")
+    assert "  " not in said
+    assert here(said, "%agent").endswith("; list them with: %agent ls\n")
+    assert here("the folder ipyagent is there", "%agent") == "the folder ipyagent is there"
+
+
+def test_a_title_is_cut_wherever_it_is_given_and_the_whole_is_kept_nowhere(terminal: Terminal, folder: Path) -> None:
+    cut = "x" * 199 + "…"
+    terminal("run", "flows:audit", "--title", "x" * 5000)
+    listed = json.loads(terminal("ls", "--json").out)
+    assert [row["title"] for row in listed] == [cut]
+    session = listed[0]["id"]
+    terminal("fork", session)
+    terminal("rename", session, "y" * 5000)
+    assert {row["title"] for row in json.loads(terminal("ls", "--json").out)} == {"y" * 199 + "…", "x" * 192 + "… (fork)"}
+    for file in (folder / "store").rglob("*"):
+        assert not file.is_file() or (b"x" * 201 not in file.read_bytes() and b"y" * 201 not in file.read_bytes()), file

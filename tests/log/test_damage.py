@@ -68,7 +68,7 @@ def test_a_state_behind_missing_events_is_refused_with_the_place_and_before_them
     break_line(written, 4)
     with pytest.raises(DamageError, match=rf"events 6 to 6 .*{written.name}.*offset") as raised:
         session.state()
-    assert "fork it at 5" in raised.value.hint
+    assert "fork a1 --at 5" in raised.value.hint
     with pytest.raises(DamageError):
         session.append(me)
     assert session.state(5).seq == 5
@@ -259,5 +259,5 @@ def test_a_byte_order_mark_is_accepted(store: Store, session: Session, name: str
 def test_a_store_of_a_newer_version_is_refused_with_its_direction(store: Store) -> None:
     store.create()
     (store.root / "store.json").write_bytes(b'{"id":"x","format":99}')
-    with pytest.raises(IpyagentError, match=r"has format 99, this version reads up to 1  use the newer"):
+    with pytest.raises(IpyagentError, match=r"has format 99, this version reads up to 1; use the newer"):
         Store(store.root)

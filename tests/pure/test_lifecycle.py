@@ -50,7 +50,7 @@ def test_there_are_seven_states_and_ended_ones_never_change() -> None:
 
 
 def test_a_refusal_says_who_may() -> None:
-    with pytest.raises(IllegalTransition, match="engine may not take a task from running to interrupted  allowed: user"):
+    with pytest.raises(IllegalTransition, match="engine may not take a task from running to interrupted; allowed: user"):
         check(TaskState.RUNNING, TaskState.INTERRUPTED, "engine")
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from ipyagent_sessions.commands.parser import COMMANDS
 from ipyagent_sessions.errors import NotFound, UsageError
 from ipyagent_sessions.run.launch import Origin
 from ipyagent_sessions.session import Session
@@ -16,6 +17,14 @@ from ipyagent_sessions.store import Store
 
 VARIABLE: Final = re.compile(r"\{([A-Za-z_]\w*)\}")
 """How a line names a variable of the notebook."""
+
+
+_COMMAND: Final = re.compile(rf"\bipyagent (?={'|'.join(COMMANDS)}\b)")
+
+
+def here(text: str, prefix: str) -> str:
+    """`text` with the commands it names written as at the door of that prefix."""
+    return _COMMAND.sub(f"{prefix} ", text)
 
 
 class Door(Struct):

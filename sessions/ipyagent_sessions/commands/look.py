@@ -197,7 +197,7 @@ def at_of(session: Session, wanted: str | None) -> int | None:
     if labelled is None:
         raise NotFound(
             f"session {session.id} has no checkpoint {wanted!r}",
-            hint="write an event's seq, or a label that `checkpoints` lists",
+            hint="write an event's seq, or a label that ipyagent checkpoints lists",
         )
     return labelled
 

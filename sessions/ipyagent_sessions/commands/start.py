@@ -143,7 +143,7 @@ def _how_to_go_on(door: Door, child: Session) -> str:
     failed = [key.partition("/")[2] for key, done in state.business_state.results.items() if not done.ok]
     redo = "".join(f" --redo {plain(name, 80)}" for name in failed[:3])
     return f"continue it with: {door.prefix} resume {child.id}{redo}" + (
-        "  (without --redo a recorded failure is raised again)" if redo else ""
+        " (without --redo a recorded failure is raised again)" if redo else ""
     )
 
 

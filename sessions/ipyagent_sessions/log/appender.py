@@ -332,7 +332,7 @@ def read_state(layout: Layout, first: int, start: Callable[[], State] | None, un
         raise DamageError(
             f"session {layout.root.name}: events {low} to {high} are damaged or missing "
             f"({'; '.join(map(str, reader.damage))})",
-            hint=f"everything up to event {low - 1} is intact: fork it at {low - 1}, or restore the file from a copy",
+            hint=f"all is intact up to event {low - 1}: ipyagent fork {layout.root.name} --at {low - 1}, or restore the file",
         )
     return Loaded(state, snapshot, refused, [str(d) for d in reader.damage], replayed)
 

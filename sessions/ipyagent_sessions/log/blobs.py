@@ -59,5 +59,5 @@ class Blobs:
             f"blob {name[:12]} in {damaged} does not match its checksum"
             if damaged
             else f"blob {name[:12]} is missing from {self.folder}",
-            hint="restore the file from a copy, or run the activity again with resume --redo",
+            hint="restore the file from a copy, or run the activity again with ipyagent resume --redo NAME",
         )

@@ -221,7 +221,7 @@ def _held(layout: Layout) -> LeaseHeld:
     return LeaseHeld(
         f"session {layout.root.name} is held by {who}{silent}",
         hint="its task goes on there; pause, cancel and approve work from here"
-        + ("; take it over with resume --take-over" if silent else ""),
+        + ("; take it over with ipyagent resume --take-over" if silent else ""),
     )
 
 

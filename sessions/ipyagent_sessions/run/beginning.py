@@ -65,7 +65,7 @@ def queue(
         p.TaskQueued(
             workflow.target,
             workflow.kind,
-            ev.clean(options.title or workflow.name)[0],
+            ev.title(options.title or workflow.name),
             recorded,
             args_blob,
             run_key,
@@ -214,7 +214,7 @@ def to_redo(state: State, wanted: tuple[str, ...]) -> dict[str, list[str]]:
         ]
         if not fits:
             raise UsageError(
-                f"--redo {name}: no recorded activity of that name", hint="`log` lists them; write NAME or NAME:KEY"
+                f"--redo {name}: no recorded activity of that name", hint="ipyagent log lists them; write NAME or NAME:KEY"
             )
         found[name] = fits
     return found

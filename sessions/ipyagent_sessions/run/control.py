@@ -179,8 +179,14 @@ def log(appender: Appender, control: Control, refusal: str) -> ev.Event | None:
 
 
 def _told(control: Control) -> dict[str, Any]:
-    """The arguments as they are logged with the request; a result is logged with the call that it is the result of."""
-    return {name: value for name, value in control.args.items() if name != "result"}
+    """The arguments as they are logged with the request.
+
+    A title is cut; a result is logged with the call that it is the result of.
+    """
+    told = {name: value for name, value in control.args.items() if name != "result"}
+    return (
+        {**told, "title": ev.title(told["title"])} if control.action == "rename" and _wrong_arguments(control) == "" else told
+    )
 
 
 def _resolve(appender: Appender, control: Control, parent: int | None = None) -> ev.Event:

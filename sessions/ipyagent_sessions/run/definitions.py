@@ -151,7 +151,7 @@ class Workflow:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise UsageError(
             f"{self.name} is a workflow and is not called directly",
-            hint=f"run it with: %agent run {self.name} ..., or ipyagent_sessions.run_workflow",
+            hint=f"run it with: ipyagent run {self.name} ..., or ipyagent_sessions.run_workflow",
         )
 
     @property

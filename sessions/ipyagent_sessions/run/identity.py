@@ -55,7 +55,7 @@ def changed(activity_id: str, recorded: bytes | None, now: bytes) -> IdentityErr
         shown = f"recorded {_short(recorded)}, now {_short(now)}"
     return IdentityError(
         f"{activity_id} was recorded with other arguments: {shown}",
-        hint="undo the change, give the new call another key, or run it again with resume --redo NAME[:KEY]",
+        hint="undo the change, give the new call another key, or run it again with ipyagent resume --redo NAME[:KEY]",
     )
 
 

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from ipyagent_sessions import codec
+from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import ControlRefused, IpyagentError, ResultLost, UsageError
 from ipyagent_sessions.lifecycle import ENDED, TaskState
@@ -160,9 +161,9 @@ def _refuse_ended(session: Session, task_id: str | None, status: str, since: str
     if task_id is None or not status:
         raise ControlRefused(f"session {session.id} has no task to resume", hint="start one in it with --session")
     if status in ENDED:
-        hint = f"run it again as a new task: rerun {session.id}"
+        hint = f"run it again as a new task: ipyagent rerun {session.id}"
         if status == TaskState.FAILED:
-            hint = f"try another way from a checkpoint: fork {session.id} --at SEQ"
+            hint = f"try another way from a checkpoint: ipyagent fork {session.id} --at SEQ"
         raise ControlRefused(f"task {task_id} is {status} since {since}; ended tasks never change", hint=hint)
 
 
@@ -185,7 +186,7 @@ def rerun(
     body = msgspec.json.decode(session.event(system.queued_seq).payload, type=p.TaskQueued)
     options = msgspec.structs.replace(options, pickle=options.pickle or body.pickle)
     arguments = session.blobs.read(body.args_blob) if body.args_blob else bytes(memoryview(body.args))
-    again = store.create(title=f"{state.title or system.title} (rerun)", notebook=origin.notebook)
+    again = store.create(title=f"{ev.title(state.title or system.title, len(' (rerun)'))} (rerun)", notebook=origin.notebook)
     appender = again.append(origin.holder or this_process(by=options.actor))
     try:
         queue(appender, again, workflow, arguments, options, run_key="", cell=origin.cell, rerun_of=system.task_id)

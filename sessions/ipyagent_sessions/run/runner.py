@@ -61,7 +61,8 @@ async def drive(
     if system.task_id is None or system.status is None or system.status in ENDED:
         what = f"task {system.task_id} is {system.status}" if system.task_id else f"session {session.id} has no task"
         raise ControlRefused(
-            f"{what}, there is nothing to resume", hint="start a new task, or fork the session at a checkpoint"
+            f"{what}, there is nothing to resume",
+            hint=f"start a new task, or go on from a checkpoint: ipyagent fork {session.id} --at SEQ",
         )
     args, kwargs = beginning.recorded_arguments(session, appender.state)
     workflow.bind(args, kwargs)
