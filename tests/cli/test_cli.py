@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -353,3 +354,20 @@ def test_a_title_is_cut_wherever_it_is_given_and_the_whole_is_kept_nowhere(termi
     assert {row["title"] for row in json.loads(terminal("ls", "--json").out)} == {"y" * 199 + "…", "x" * 192 + "… (fork)"}
     for file in (folder / "store").rglob("*"):
         assert not file.is_file() or (b"x" * 201 not in file.read_bytes() and b"y" * 201 not in file.read_bytes()), file
+
+
+def test_json_gives_raw_fields_and_not_what_is_shown(terminal: Terminal) -> None:
+    title = 'a "title"\twith <b>, \x1b[31m and 项目'
+    terminal("run", "flows:audit", "--title", title)
+    [row] = json.loads(terminal("ls", "--json").out)
+    assert (row["title"], row["state"], row["done"], row["total"], row["needs_you"]) == (title, "suspended", 4, 5, 1)
+    assert row["updated_at"].endswith("Z")
+    assert datetime.fromisoformat(row["updated_at"]).tzinfo is not None
+    events = json.loads(terminal("log", "--json", "--last", "1000").out)
+    assert [e["seq"] for e in events] == list(range(1, len(events) + 1))
+    assert events[0]["event_type"] == "SessionCreated"
+    assert events[0]["payload"]["title"] == title
+    done = next(e for e in events if e["event_type"] == "ActivityCompleted")
+    assert done["payload"]["result"] == 0
+    assert isinstance(done["execution_time_ms"], float)
+    assert done["timestamp"].endswith("Z")

@@ -14,6 +14,7 @@ from ipyagent_sessions.lifecycle import TRANSITIONS
 from ipyagent_sessions.retention import clean
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.state import State, encode
+from ipyagent_sessions.store import Listed
 from ipyagent_sessions.views import formats
 from ipyagent_sessions.views import html as html_view
 from ipyagent_sessions.views import text as text_view
@@ -26,33 +27,13 @@ WIDE: Final = 160
 
 
 def ls(door: Door, *, everything: bool) -> Table:
-    """The sessions of this notebook (or of the store), newest change first."""
+    """The sessions of this notebook (or of the store), newest change first.  The data are the raw fields of each."""
     now = door.store.clock.now()
-    rows, hidden = [], 0
-    for listed in door.store.sessions():
-        summary = listed.summary
-        if summary is None:
-            rows.append([listed.session_id, listed.problem, "damaged", "", "", "", ""])
-            continue
-        if not everything and door.origin.notebook is not None and summary.notebook != door.origin.notebook:
-            hidden += 1
-            continue
-        of = f"{summary.done} of {summary.total}" if summary.total is not None else str(summary.done)
-        needs = f"{summary.needs_you} request{'s' if summary.needs_you != 1 else ''}" if summary.needs_you else ""
-        rows.append(
-            [
-                listed.session_id,
-                summary.title,
-                listed.state,
-                of,
-                formats.age(now - seconds_of(summary.updated_at)),
-                needs,
-                (summary.notebook or "").rpartition("/")[2],
-            ]
-        )
-    if not everything and len(rows) > LISTED:
-        hidden += len(rows) - LISTED
-        rows = rows[:LISTED]
+    found = door.store.sessions()
+    kept = [x for x in found if everything or _is_of(door, x)]
+    if not everything:
+        kept = kept[:LISTED]
+    hidden = len(found) - len(kept)
     note = "\n".join(filter(None, [f"{hidden} more with --all" if hidden else "", clean.standing(door.store)]))
     none = (
         "no sessions yet"
@@ -61,10 +42,38 @@ def ls(door: Door, *, everything: bool) -> Table:
     )
     return Table(
         ["id", "title", "state", "done", "changed", "needs you", "notebook"],
-        rows,
+        [_ls_row(x, now) for x in kept],
         note=note,
+        data=[_ls_data(x) for x in kept],
         empty=f"{none}; start one with: {door.prefix} run TARGET" + (f" ({note})" if note else ""),
     )
+
+
+def _is_of(door: Door, listed: Listed) -> bool:
+    """Whether a session is of the notebook at this door; a damaged one may be."""
+    here = door.origin.notebook
+    return here is None or listed.summary is None or listed.summary.notebook == here
+
+
+def _ls_row(listed: Listed, now: float) -> list[Any]:
+    summary = listed.summary
+    if summary is None:
+        return [listed.session_id, listed.problem, "damaged", "", "", "", ""]
+    return [
+        listed.session_id,
+        summary.title,
+        listed.state,
+        f"{summary.done} of {summary.total}" if summary.total is not None else str(summary.done),
+        formats.age(now - seconds_of(summary.updated_at)),
+        f"{summary.needs_you} request{'s' if summary.needs_you != 1 else ''}" if summary.needs_you else "",
+        (summary.notebook or "").rpartition("/")[2],
+    ]
+
+
+def _ls_data(listed: Listed) -> dict[str, Any]:
+    known = {} if listed.summary is None else {f: getattr(listed.summary, f) for f in listed.summary.__struct_fields__}
+    known.pop("session_id", None)
+    return {"id": listed.session_id, **known, "state": listed.state, "problem": listed.problem}
 
 
 def card_of(door: Door, session: Session, at: int | None = None) -> Card:
@@ -94,12 +103,18 @@ def status(door: Door, session: Session) -> Shown:
 
 
 def log(session: Session, *, last: int, event_type: str | None) -> Table:
-    """The newest events, oldest first."""
+    """The newest events, oldest first.  The data are the events as they were written."""
     end = session.last_seq()
     after = 0 if event_type else max(0, end - last)
-    found = [event for event in session.events(after=after) if event_type is None or event.event_type == event_type]
-    rows = [_log_row(event) for event in found[-last:]]
-    return Table(["seq", "time", "event", "activity", "what"], rows, right=["seq"], empty="no events of that kind", width=WIDE)
+    found = [event for event in session.events(after=after) if event_type is None or event.event_type == event_type][-last:]
+    return Table(
+        ["seq", "time", "event", "activity", "what"],
+        [_log_row(event) for event in found],
+        right=["seq"],
+        empty="no events of that kind",
+        width=WIDE,
+        data=[{**{f: getattr(event, f) for f in event.__struct_fields__}, "payload": payload_of(event)} for event in found],
+    )
 
 
 def _log_row(event: Event) -> list[Any]:

@@ -32,7 +32,10 @@ class Shown:
 
 
 class Table(Shown):
-    """Rows under headings; `data` is a list of objects, `width` bounds a cell's text in columns."""
+    """Rows under headings; `width` bounds a cell's text in columns.
+
+    `data` is a list of objects: what is shown, or, where texts for people would hide numbers and times, what is given.
+    """
 
     def __init__(
         self,
@@ -43,8 +46,9 @@ class Table(Shown):
         empty: str = "nothing",
         note: str = "",
         width: int = 60,
+        data: Sequence[dict[str, Any]] | None = None,
     ) -> None:
-        data = [dict(zip(columns, row, strict=True)) for row in rows]
+        data = [dict(zip(columns, row, strict=True)) for row in rows] if data is None else list(data)
         numeric = frozenset(right)
         if not rows:
             super().__init__(empty, None, data)
