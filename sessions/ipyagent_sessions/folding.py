@@ -77,6 +77,11 @@ def _spend(state: State, event: Event) -> None:
     spent.cost_usd += cost
 
 
+def is_folded(event_type: str) -> bool:
+    """Whether the payload of such an event is taken into the state."""
+    return event_type in _HANDLERS
+
+
 _decoders: dict[str, msgspec.json.Decoder[Any]] = {name: msgspec.json.Decoder(cls) for name, cls in p.SCHEMAS.items()}
 
 
@@ -329,7 +334,8 @@ def _activity_compensated(state: State, event: Event) -> None:
 
 def _state_changed(state: State, event: Event) -> None:
     body: p.StateChanged = parsed(event)
-    value = msgspec.json.decode(body.value)
+    value: Any = msgspec.json.decode(body.value) if body.value_blob is None else {"$": "blob", "v": body.value_blob}
+    state.business_state.large = state.business_state.large or body.value_blob is not None
     if event.activity_id is not None:
         _emitted(state, event)
     if body.path == "current_goal":

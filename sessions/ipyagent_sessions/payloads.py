@@ -191,6 +191,7 @@ class StateChanged(Payload):
     path: str
     value: Raw = NULL
     op: str = "set"
+    value_blob: str | None = None
 
 
 class ApprovalRequested(Payload):

@@ -99,13 +99,17 @@ class TaskRecord(Struct):
 
 
 class BusinessState(Struct):
-    """What the work is about: goal, finished sub-tasks, files by reference, results, and the workflow's own values."""
+    """What the work is about: goal, finished sub-tasks, files by reference, results, and the workflow's own values.
+
+    `large` says that some of the values are kept as blobs, as {"$": "blob", "v": sha256}.
+    """
 
     current_goal: str | None = None
     completed_subtasks: list[str] = []
     files: dict[str, dict[str, Any]] = {}
     results: dict[str, Recorded] = {}
     values: dict[str, Any] = {}
+    large: bool = False
 
 
 class ExecutionState(Struct):

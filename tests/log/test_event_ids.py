@@ -1,4 +1,4 @@
-"""R087: an event's id, `<session_id>:<seq>`, is unique in the world, also where several processes write into one store at once."""
+"""R087: an event's id, `<session_id>:<seq>`, is unique, also where several processes write into one store at once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def test_a_million_ids_from_four_processes_are_all_different_and_ordered_within_
     row = Store(tmp_path).sql(
         """
         WITH ordered AS (
-            SELECT event_id, session_id, seq, recorded_at >= lag(recorded_at) OVER (PARTITION BY session_id ORDER BY seq) AS fits
+            SELECT event_id, session_id, seq,
+                recorded_at >= lag(recorded_at) OVER (PARTITION BY session_id ORDER BY seq) AS fits
             FROM events)
         SELECT count(*) AS events, count(DISTINCT event_id) AS ids, count(DISTINCT session_id) AS sessions, max(seq) AS last,
             bool_and(coalesce(fits, true)) AS ordered

@@ -23,7 +23,7 @@ from ipyagent_sessions import codec, payloads
 from ipyagent_sessions import events as ev
 from ipyagent_sessions.config import seconds
 from ipyagent_sessions.errors import IdentityError, ResultLost, UsageError
-from ipyagent_sessions.run import calls, identity, recall, settle, waiting
+from ipyagent_sessions.run import calls, identity, large, recall, settle, waiting
 from ipyagent_sessions.run.definitions import ONCE, OPTIONS, Activity, Effect, Inner, Retry, check_effect
 from ipyagent_sessions.run.execute import Plan, Unsettled, default_retry, execute, rest
 from ipyagent_sessions.run.naming import Names
@@ -58,6 +58,7 @@ class Context:
         self._activities: dict[Any, Activity] = {}
         self._written: dict[str, int] = {}
         self._random = random.Random()
+        self._large = large.Values(run.session.blobs)
 
     @property
     def task_id(self) -> str:
@@ -70,7 +71,8 @@ class Context:
     @property
     def values(self) -> dict[str, Any]:
         """The workflow's own part of the business state, as `set` and `append` left it."""
-        return self._run.state.business_state.values
+        business = self._run.state.business_state
+        return self._large.filled(business.values) if business.large else business.values
 
     @property
     def instruction(self) -> str:
@@ -317,24 +319,32 @@ class Context:
                 raise UsageError(
                     f"{event_type}: {error}", hint=f"its fields are {', '.join(schema.__struct_fields__)}"
                 ) from error
-        self._log_once(f"emit:{event_type}", key, event_type, body, ignorable=event_type not in ev.TYPES)
+        blobs: dict[str, bytes] = {}
+        body = large.payload(event_type, body, blobs)
+        self._log_once(f"emit:{event_type}", key, event_type, body, blobs=blobs, ignorable=event_type not in ev.TYPES)
 
     def goal(self, text: str) -> None:
         """Say what the work is after: business_state.current_goal."""
-        self._log_once("goal", None, "StateChanged", payloads.StateChanged("current_goal", Raw(codec.dumps(text))))
+        self._log_once("goal", None, "StateChanged", large.change(self._run.appender, "current_goal", text, "set", {}))
 
     def set(self, path: str, value: Any, *, key: Any = None) -> None:
         """Set a value of the business state; `path` may be dotted."""
-        self._log_once(f"set:{path}", key, "StateChanged", payloads.StateChanged(path, Raw(codec.dumps(value))))
+        self._change(path, value, "set", key)
 
     def append(self, path: str, value: Any, *, key: Any = None) -> None:
         """Append to a list of the business state; only the new item is written.  Raises UsageError when there is no list."""
-        here: Any = self.values
+        here: Any = self._run.state.business_state.values
         for part in path.split("."):
             here = here.get(part) if isinstance(here, dict) else None
         if here is not None and not isinstance(here, list):
             raise UsageError(f"{path} is a {type(here).__name__}, not a list", hint="append to another path, or set it")
-        self._log_once(f"append:{path}", key, "StateChanged", payloads.StateChanged(path, Raw(codec.dumps(value)), "append"))
+        self._change(path, value, "append", key)
+
+    def _change(self, path: str, value: Any, op: str, key: Any) -> None:
+        blobs: dict[str, bytes] = {}
+        body = large.change(self._run.appender, path, value, op, blobs)
+        self._large.keep(blobs)
+        self._log_once(f"{op}:{path}", key, "StateChanged", body, blobs=blobs)
 
     def wrote(self, path: str | os.PathLike[str]) -> None:
         """Note a file as an artefact: its path, sha256 and size; the bytes stay where they are."""
@@ -357,7 +367,15 @@ class Context:
         return f"{self._names.place(name)}:{identity.key_text(name, key)}" in self._run.state.business_state.results
 
     def _log_once(
-        self, name: str, key: Any, event_type: str, body: Any, *, ignorable: bool = False, on_task: bool = False
+        self,
+        name: str,
+        key: Any,
+        event_type: str,
+        body: Any,
+        *,
+        blobs: dict[str, bytes] | None = None,
+        ignorable: bool = False,
+        on_task: bool = False,
     ) -> None:
         made = self._names.identify(name, key)
         if made in self._run.state.business_state.results:
@@ -367,7 +385,7 @@ class Context:
             if self._run.state.execution_state.total != body.total:
                 self._run.emit(event_type, body)
             return
-        self._run.emit(event_type, body, activity_id=made, ignorable=ignorable)
+        self._run.emit(event_type, body, activity_id=made, ignorable=ignorable, blobs=blobs or None)
 
     # Waiting
 
