@@ -56,8 +56,6 @@ _PLACES = {
     "TaskHandle": "run.worker",
     "Session": "session",
     "Store": "store",
-    "Tool": "agent.tools.declare",
-    "tool": "agent.tools.declare",
 }
 
 __all__ = [

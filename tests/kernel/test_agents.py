@@ -70,11 +70,8 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 def sleepers(folder: Path) -> list[int]:
     """The living processes that a shell tool started in `folder`."""
-    found = []
-    for process in psutil.process_iter(["cmdline", "cwd"]):
-        if (process.info["cmdline"] or [])[-2:] == ["sleep", "300"] and process.info["cwd"] == str(folder):
-            found.append(process.pid)
-    return found
+    running = psutil.process_iter(["pid", "cmdline", "cwd"])
+    return [p.pid for p in running if (p.info["cmdline"] or [])[-2:] == ["sleep", "300"] and p.info["cwd"] == str(folder)]
 
 
 def test_a_conversation_goes_on_from_cell_to_cell_and_its_markdown_is_harmless(nb: Notebook) -> None:

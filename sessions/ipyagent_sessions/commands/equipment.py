@@ -35,9 +35,10 @@ def tools(door: Door) -> Table:
     offer = offered(bench, declared_tools(place.namespace), set(settings.tools.without))
     served = _served(bench, settings)
     rules = rules_of(settings, "ask")
-    found = [(t.name, t.effect, t.approval, t.description) for t in offer.tools]
-    found += [(t.name, t.effect, t.approval, t.description) for t in served.tools]
-    rows = [[name, effect, _HAPPENS[rules.decide(name, effect, own, ())], _first(what)] for name, effect, own, what in found]
+    rows = [
+        [t.name, t.effect, _HAPPENS[rules.decide(t.name, t.effect, t.approval, ())], _first(t.description)]
+        for t in (*offer.tools, *served.tools)
+    ]
     rows += [[name, "", "not offered", why] for name, why in (*offer.unusable, *served.unusable)]
     return Table(["tool", "effect", "a call", "what it does, or why it is not offered"], rows, width=90)
 
