@@ -96,10 +96,15 @@ class Place:
     @property
     def id(self) -> str:
         """The store's id; the store is made when there is none."""
+        self.make()
+        assert self._id is not None
+        return self._id
+
+    def make(self) -> None:
+        """See to it that there is a store."""
         while self._id is None:
             self._create()
             self._id = self._read()
-        return self._id
 
     def exists(self) -> bool:
         """Whether there is a store: one without sessions, or with sessions whose `store.json` is missing, is one."""

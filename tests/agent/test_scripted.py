@@ -159,7 +159,7 @@ async def test_the_first_prompt_chooses_the_conversation(tmp_path: Path) -> None
     text = "- when: cats\n  turns: [{say: meow}]\n- when: dogs\n  turns: [{say: woof}]"
     agent = Agent(model(tmp_path, text))
     assert (await agent.run("about dogs")).output == "woof"
-    with pytest.raises(UsageError, match="no conversation begins with 'about birds'  the script has 'cats', 'dogs'"):
+    with pytest.raises(UsageError, match="no conversation begins with 'about birds'; the script has 'cats', 'dogs'"):
         await agent.run("about birds")
 
 

@@ -90,7 +90,7 @@ def test_a_change_of_a_file_is_seen_by_the_next_load(project: Path, environ: dic
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("modle: x", "(top).modle: unknown key  did you mean model?"),
+        ("modle: x", "(top).modle: unknown key; did you mean model?"),
         ("models: {m: {provider: opena, name: x}}", "models.m.provider: 'opena' is not known"),
         ("models: {m: {provider: openai}}", "models.m: name is missing"),
         ("models: {m: {provider: openai, name: x, url: y}}", "models.m.url: unknown key"),
@@ -101,7 +101,7 @@ def test_a_change_of_a_file_is_seen_by_the_next_load(project: Path, environ: dic
         ("mcp: {s: {command: a, url: b}}", "mcp.s: an MCP server has either a command or a url"),
         ("mcp: {s: {command: a, headers: {x: y}}}", "mcp.s.headers: has no meaning beside command"),
         ("mcp: {s: {command: a, args: [true]}}", "mcp.s.args[0]: must be a text"),
-        ("mcp: {s: {command: a, effects: {t: harmless}}}", "mcp.s.effects.t: 'harmless' is not known  none, idempotent"),
+        ("mcp: {s: {command: a, effects: {t: harmless}}}", "mcp.s.effects.t: 'harmless' is not known; none, idempotent"),
         ("permissions: {effects: {irreversible: yes}}", "permissions.effects.irreversible: True is not known"),
         ("permissions: {effects: {big: ask}}", "permissions.effects.big: 'big' is not known"),
         ("permissions: {tools: {shell: always}}", "permissions.tools.shell: 'always' is not known"),

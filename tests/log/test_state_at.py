@@ -41,5 +41,5 @@ def test_fifty_random_seqs(session: Session, store: Store, me: Holder, seed: int
 
 
 def test_a_seq_that_does_not_exist_is_told_with_the_last_one(session: Session) -> None:
-    with pytest.raises(NotFound, match=f"session {session.id} has no event 5  it ends at 1"):
+    with pytest.raises(NotFound, match=f"session {session.id} has no event 5; it ends at 1"):
         session.state(5)

@@ -105,6 +105,8 @@ def faults_of(messages: Sequence[ModelMessage]) -> list[str]:
 def cut(session: Session, root: Path, events: int, extra: int = 0) -> Session:
     """A copy of `session` in a store of its own under `root`, as a crash left it after its first `events` events and `extra`
     bytes of the next one."""
+    root.mkdir(parents=True, exist_ok=True)
+    shutil.copy(session.place.root / "store.json", root / "store.json")  # in the store that it was made in
     store = Store(root, clock=FakeClock(session.place.clock.now()), ids=FakeIds())
     copy = store.session(session.id)
     copy.layout.root.mkdir(parents=True)

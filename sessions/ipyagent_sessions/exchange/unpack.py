@@ -55,6 +55,7 @@ def bring_in(store: Store, path: Path) -> Imported:
     """
     with opened(path) as archive:
         _check_lineage(archive)
+        store.make()
         state, drafts, known = State(), list[tuple[str, Path]](), list[str]()
         previous: Event | None = None
         try:

@@ -238,7 +238,7 @@ class Journal:
 
     def _aside(self) -> Path:
         folder = self.folder / "damaged"
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         sync_folder(self.folder)
         return folder
 
