@@ -42,6 +42,7 @@ class Calls:
         self._verifiers = verifiers
         self._scrub = scrub
         self._busy: set[asyncio.Future[None]] = set()
+        self._answers: dict[str, Answer] = {}
 
     async def call(
         self,
@@ -53,60 +54,74 @@ class Calls:
     ) -> Any:
         """What the tool returned, now or before.  Raises ModelRetry or ToolFailed for what the model is to be told."""
         effect = _effect_of(definition)
-        key = self._key(call)
+        key, raw = self._key(call), call.args_as_dict()
         try:
             with self._beside_others():
-                raw = call.args_as_dict()
                 if not ctx.tool_call_approved:
                     edited = await self._permitted(call.tool_name, raw, key, effect, _declared(definition))
                     if edited is not None:
                         raw, args = edited, _validated(ctx, call.tool_name, edited)
-                        ctx.enqueue(f"[A person changed the arguments of this call of {call.tool_name} to {_json(edited)}.]")
                 else:
+                    edited = self._answers[key].arguments if key in self._answers else None
+                    raw = raw if edited is None else edited
                     key += outcome.APPROVED
-                return await self._executed(call.tool_name, raw, key, effect, definition, functools.partial(handler, args))
+                execute = functools.partial(handler, args)
+                if edited is None:
+                    return await self._executed(call.tool_name, raw, key, effect, definition, execute)
+                note = f"[A person changed the arguments of this call of {call.tool_name} to {_json(edited)}.]"
+                return await outcome.noted(self._executed(call.tool_name, raw, key, effect, definition, execute), note)
         except TaskStop:
             await self._others_finish()
             raise
 
-    async def deferred(self, requests: DeferredToolRequests) -> DeferredToolResults:
+    async def deferred(self, ctx: RunContext[Any], requests: DeferredToolRequests) -> DeferredToolResults:
         """What people say of the calls that their tools want approved."""
         results = DeferredToolResults()
-        asked = [self._approved(c, _effect_of(None)) for c in requests.approvals]
-        for call, answer in zip(requests.approvals, await asyncio.gather(*asked), strict=True):
-            results.approvals[call.tool_call_id] = (
-                ToolApproved(override_args=answer.arguments) if answer else ToolDenied(_denied(answer))
-            )
+        asked = [self._approved(call, ctx) for call in requests.approvals]
+        for call, said in zip(requests.approvals, await asyncio.gather(*asked), strict=True):
+            results.approvals[call.tool_call_id] = said
         return results
 
-    async def _approved(self, call: ToolCallPart, effect: Effect | None) -> Answer:
+    async def _approved(self, call: ToolCallPart, ctx: RunContext[Any]) -> ToolApproved | ToolDenied:
+        definition = ctx.tool_manager.get_tool_def(call.tool_name) if ctx.tool_manager is not None else None
+        key, arguments = self._key(call), call.args_as_dict()
         try:
-            return await self._ask(call.tool_name, call.args_as_dict(), self._key(call), effect)
+            edited = await self._permitted(call.tool_name, arguments, key, _effect_of(definition), "ask")
+        except ToolFailed as refused:
+            return ToolDenied(refused.message)
         except TaskStop:
             await self._others_finish()
             raise
+        return ToolApproved(override_args=edited)
 
     async def _permitted(
         self, tool: str, arguments: dict[str, Any], key: str, effect: Effect | None, declared: Permission | None
     ) -> dict[str, Any] | None:
         """The arguments as a person changed them, None when they stay.  Raises ToolFailed when the call is not permitted."""
+        if self._began(tool, key) and not self._asked_before(tool, key):
+            return None
         chosen = self._rules.decide(tool, effect, declared, self._run.state.allowed_tools)
         if chosen == "never":
             raise ToolFailed(f"{tool} may not be called here: it is not permitted")
         if chosen == "auto" and not self._asked_before(tool, key):
             return None
-        answer = await self._ask(tool, arguments, key, effect)
+        answer = self._answers.get(key)
+        if answer is None:  # else its tool wants the approval that a person has just given
+            expires = self._rules.expires_s
+            asked = self._ctx.approve_tool(tool, arguments, key=key, effect=effect or "irreversible", expires_s=expires)
+            answer = self._answers[key] = await asked
         if not answer:
             raise ToolFailed(_denied(answer))
-        return answer.arguments
+        return cast("dict[str, Any] | None", answer.arguments)
+
+    def _began(self, tool: str, key: str) -> bool:
+        """Whether this very call was permitted before: the rules of a later execution do not undo that it began."""
+        made, state = f"main/{tool}:{key}", self._run.state
+        return made in state.business_state.results or made in state.execution_state.active_activities
 
     def _asked_before(self, tool: str, key: str) -> bool:
         """Whether this very call was put to a person: then that answer counts, whatever is allowed by now."""
         return f"main/approve:{tool} {key}" in self._run.approvals
-
-    def _ask(self, tool: str, arguments: dict[str, Any], key: str, effect: Effect | None) -> Awaitable[Answer]:
-        expires = self._rules.expires_s
-        return self._ctx.approve_tool(tool, arguments, key=key, effect=effect or "irreversible", expires_s=expires)
 
     async def _executed(
         self,

@@ -3,6 +3,7 @@ model."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any, Final, cast
 
 from pydantic import TypeAdapter
@@ -70,3 +71,18 @@ def given(outcome: Outcome) -> Any:
 def lost(tool: str) -> str:
     """What the model is told of a call that happened and whose result nobody has."""
     return f"{tool} was called and had its effect; what it returned is not known. Do not call it again for that."
+
+
+async def noted(value: Awaitable[Any], note: str) -> Any:
+    """What `value` comes to, with `note` for the model in the same message; raises what it raises, with the note in it.
+
+    A note that the loop is given as a message of its own would ask the model once more after the output of a turn.
+    """
+    try:
+        got = await value
+    except (ModelRetry, ToolFailed) as told:
+        raise type(told)(f"{told.message}\n{note}") from told
+    if not isinstance(got, ToolReturn):
+        return ToolReturn(got, content=note)
+    known = [] if got.content is None else [got.content] if isinstance(got.content, str) else list(got.content)
+    return ToolReturn(got.return_value, content=[*known, note], metadata=got.metadata)

@@ -92,7 +92,7 @@ class _Turn(AbstractCapability[Any]):
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[Any], *, requests: DeferredToolRequests
     ) -> DeferredToolResults | None:
-        return await self.calls.deferred(requests) if requests.approvals else None
+        return await self.calls.deferred(ctx, requests) if requests.approvals else None
 
 
 def _told(ctx: Context, records: Records | None) -> str:

@@ -394,20 +394,31 @@ def expire(appender: Appender) -> list[str]:
         for key, a in appender.state.execution_state.approvals.items()
         if a.answer is None and a.expires_at is not None and ev.seconds_of(a.expires_at) <= now
     ]
-    for approval_id in over:
+    _deny(appender, over, "nobody answered in time", "expiry", "rule:expiry")
+    return over
+
+
+def reject(appender: Appender, actor: str, why: str) -> None:
+    """Deny the approvals that still wait when their task ends."""
+    waiting = [key for key, a in appender.state.execution_state.approvals.items() if a.answer is None]
+    _deny(appender, waiting, why, actor, actor)
+
+
+def _deny(appender: Appender, approval_ids: list[str], why: str, by: str, actor: str) -> None:
+    for approval_id in approval_ids:
         asked = appender.state.execution_state.approvals[approval_id]
         appender.emit(
             "ApprovalResolved",
-            p.ApprovalResolved(approval_id, "denied", None, "nobody answered in time", asked.digest, "expiry"),
+            p.ApprovalResolved(approval_id, "denied", None, why, asked.digest, by),
             task_id=appender.state.system_state.task_id,
             activity_id=asked.activity_id,
-            actor="rule:expiry",
+            actor=actor,
         )
-    return over
 
 
 def cancel_at_rest(appender: Appender, control: Control) -> None:
     """Cancel a task that nobody runs: its compensations cannot run here and are listed."""
+    reject(appender, control.actor, "the task was cancelled")
     state = appender.state
     results = state.business_state.results
     appender.emit(

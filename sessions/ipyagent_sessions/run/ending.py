@@ -11,6 +11,7 @@ from ipyagent_sessions import codec
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import ActivityError, IpyagentError, NotSerialisable
 from ipyagent_sessions.lifecycle import TaskState
+from ipyagent_sessions.run import control
 from ipyagent_sessions.run.task import TaskRun, TaskStop
 
 UNDOING: Final = "undoing"
@@ -41,6 +42,7 @@ async def failed(run: TaskRun, error: Exception, cause: str, where: tuple[str, s
     kind = error.error_type if isinstance(error, ActivityError) else type(error).__name__
     text = error.message if isinstance(error, IpyagentError) else str(error)
     done, broken = await _compensate(run, f"it failed with {kind}: {text}")
+    control.reject(run.appender, "engine", "the task failed")
     last = run.state.checkpoint.seq if run.state.checkpoint else None
     run.checkpoint("end")
     trace, line = where
@@ -54,6 +56,7 @@ async def cancelled(run: TaskRun, stop: TaskStop) -> None:
     Raises TaskStop as `_compensate` does.
     """
     done, broken = await _compensate(run, "it was cancelled")
+    control.reject(run.appender, stop.actor, "the task was cancelled")
     results = run.state.business_state.results
     run.checkpoint("end")
     run.move(
