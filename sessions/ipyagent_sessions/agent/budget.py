@@ -20,14 +20,23 @@ _NUMBER: Final = re.compile(r"(\d+(?:\.\d+)?)([kM]?)")
 
 
 class Over(NamedTuple):
-    """A limit that is reached: `what` is one of `KINDS`, `scope` task or session."""
+    """A limit that is reached: `what` is one of `KINDS`, `scope` task or session.
+
+    With `unpriced` that many requests of the scope have no known price, so a limit of money could not be kept."""
 
     what: str
     scope: str
     limit: float
     spent: float
+    unpriced: int = 0
 
     def __str__(self) -> str:
+        if self.unpriced:
+            requests = "1 request" if self.unpriced == 1 else f"{self.unpriced} requests"
+            return (
+                f"nobody knows what {requests} of the {self.scope} cost, so its limit of {amount(self.what, self.limit)} "
+                "cannot be kept; limit tokens or steps as well: resume --budget tokens=50k"
+            )
         return f"the {self.scope} has used {amount(self.what, self.spent)} of {amount(self.what, self.limit)}"
 
 
@@ -59,18 +68,23 @@ def amount(what: str, value: float) -> str:
 
 
 def over(state: State, session_limits: Mapping[str, float], now: float) -> Over | None:
-    """The first limit that is reached, of the task or of its session; None when another request may be made."""
+    """The first limit that is reached, of the task or of its session; None when another request may be made.
+
+    A limit of money is also reached by a request whose price nobody knows, unless tokens or steps are limited as well: it
+    would be no limit."""
     system = state.system_state
-    of_task = _spent(system.spent, _ran(state, now))
-    for what, limit in system.budget.items():
-        limit += system.extended.get(what, 0.0)
-        if of_task[what] >= limit:
-            return Over(what, "task", limit, of_task[what])
-    of_session = _spent(state, _ran(state, now))
-    for what, limit in session_limits.items():
-        limit += system.extended.get(what, 0.0)
-        if what != "time" and of_session[what] >= limit:
-            return Over(what, "session", limit, of_session[what])
+    ran = _ran(state, now)
+    of_task = dict.fromkeys((what for what in system.extended if what not in session_limits), 0.0) | system.budget
+    of_session = {what: limit for what, limit in session_limits.items() if what != "time"}
+    bounded = not {"tokens", "steps"}.isdisjoint({*of_task, *of_session})
+    for scope, limits, sums in (("task", of_task, system.spent), ("session", of_session, state)):
+        spent = _spent(sums, ran)
+        for what, given in limits.items():
+            limit = given + system.extended.get(what, 0.0)
+            if spent[what] >= limit:
+                return Over(what, scope, limit, spent[what])
+            if what == "usd" and sums.unpriced and not bounded:
+                return Over(what, scope, limit, spent[what], sums.unpriced)
     return None
 
 
