@@ -55,6 +55,11 @@ def test_the_documentation_names_each_with_its_effect(bench: Workbench) -> None:
     assert {name for name, _, confined in rows if confined == "no"} == {"run_python", "run_shell"}
 
 
+def test_tools_with_an_effect_run_one_after_another(bench: Workbench) -> None:
+    made = [to_pydantic(make(bench)) for make in BUILT_IN]
+    assert {t.name for t in made if t.sequential} == {name for name, effect in EFFECTS.items() if effect != "none"}
+
+
 def test_every_irreversible_tool_that_can_be_verified_is(bench: Workbench) -> None:
     assert [t.name for t in (make(bench) for make in BUILT_IN) if t.verify] == ["edit_file"]
 

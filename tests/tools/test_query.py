@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gzip
 import os
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
@@ -126,6 +127,32 @@ def test_what_does_not_read_the_users_tables_is_refused(bench: Workbench, root: 
     with pytest.raises(UsageError):
         ask(bench, sql)
     assert sorted(os.listdir(root / "data")) == before
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "FROM read_csv('{secret}')",
+        "FROM '{secret}'",
+        "FROM read_text('{secret}')",
+        "FROM glob('{secret}*')",
+        "COPY (SELECT 1) TO '{secret}.new'",
+        "ATTACH '{secret}.db'",
+        "SET enable_external_access = true",
+        "SET allowed_paths = ['{secret}']",
+    ],
+)
+def test_a_query_that_got_past_the_parser_still_reaches_no_file(
+    bench: Workbench, root: Path, monkeypatch: pytest.MonkeyPatch, sql: str
+) -> None:
+    secret = root.parent / "secret.csv"
+    secret.write_text("x\nsecret\n")
+    before = sorted(os.listdir(root.parent))
+    past = References(sql.format(secret=secret), (), ("data/a.csv",), ("data/a.csv",), ())
+    monkeypatch.setattr(sys.modules[query.__module__], "references", lambda _: past)
+    with pytest.raises(UsageError):
+        ask(bench, "whatever")
+    assert sorted(os.listdir(root.parent)) == before
 
 
 def test_a_link_out_of_the_workspace_is_not_read(bench: Workbench, root: Path) -> None:

@@ -106,6 +106,18 @@ def test_what_is_left_in_the_background_is_ended_and_told(bench: Workbench) -> N
     assert of(bench) == []
 
 
+def test_what_drops_its_mark_is_ended_with_its_group(bench: Workbench) -> None:
+    assert run(bench, "env -i sleep 301.25 & echo started").startswith("[exit code 0")
+    assert [p for p in psutil.process_iter() if "301.25" in _words(p)] == []
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline() if processes.lives(process) else []
+    except psutil.Error:
+        return []
+
+
 @pytest.mark.parametrize(
     ("command", "count"),
     [

@@ -42,7 +42,8 @@ class Tool:
     `effect` is none, idempotent or irreversible; undeclared is irreversible (R127).  `approval` is ask, auto or never; None
     leaves it to the policy.  `verify(**arguments)` answers whether an irreversible call that left no result happened: True,
     False, or `Done(result)`.  `unusable()` says why the tool cannot work here, or None.  `more` tells the model how to get
-    what was cut.
+    what was cut.  A `sequential` tool runs beside no other: those that the model called before it end first.  Irreversible
+    ones are.
 
     Raises UsageError when a parameter has no type hint or the name is none that providers take.
     """
@@ -58,6 +59,7 @@ class Tool:
         name: str | None = None,
         unusable: Callable[[], str | None] | None = None,
         more: str = "",
+        sequential: bool | None = None,
     ) -> None:
         if not callable(function):
             raise UsageError(f"@tool needs a function, not {type(function).__name__}", hint="write @tool above a def")
@@ -74,6 +76,7 @@ class Tool:
         self.verify = verify
         self.unusable: Callable[[], str | None] = unusable or (lambda: None)
         self.more = more
+        self.sequential = self.effect == "irreversible" if sequential is None else sequential
         _check_hints(self.name, function)
         functools.update_wrapper(self, function, updated=())
 
@@ -181,6 +184,7 @@ def _made(tool: Tool) -> pydantic_ai.tools.Tool[Any]:
             guarded(tool.function, tool.more),
             name=tool.name,
             metadata=metadata(tool.effect, tool.approval, tool.timeout_s),
+            sequential=tool.sequential,
         )
     except (PydanticUserError, UserError, NameError, TypeError) as error:
         said = " ".join(line.strip() for line in str(error).partition("\n\nFor further")[0].splitlines())

@@ -83,8 +83,8 @@ def end_marked(mark: str, *, group: int | None = None) -> int:
     """
     import psutil
 
-    _signal_group(group, "SIGTERM")
     found = marked(mark)
+    _signal_group(group, "SIGTERM")
     ended = {process.pid for process in found}
     end(found)
     _signal_group(group, "SIGKILL")

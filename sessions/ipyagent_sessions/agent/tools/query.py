@@ -65,7 +65,7 @@ def query(bench: Workbench) -> Tool:
             stop.now()
             threads.close()
 
-    return Tool(query, effect="none", unusable=lambda: no_folder(bench), more="select less, or aggregate")
+    return Tool(query, effect="none", timeout="5m", unusable=lambda: no_folder(bench), more="select less, or aggregate")
 
 
 class _Stop:

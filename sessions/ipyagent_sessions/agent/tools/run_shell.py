@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import contextlib
 import os
 import shutil
 import subprocess
@@ -71,13 +72,13 @@ async def _run(bench: Workbench, command: str, timeout_s: float) -> str:
         os.close(writing)
     output.start()
     entry = processes.noted(child.pid, command, mark)
-    in_time = True
+    in_time = False
     try:
         bench.started(entry)
-        async with asyncio.timeout(timeout_s):
-            await threads.submit(child.wait)
-    except TimeoutError:
-        in_time = False
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await threads.submit(lambda: _exited(child))
+                in_time = True
     finally:
         ended = threads.submit(lambda: _end(child, mark, output))
         try:
@@ -100,13 +101,21 @@ def _start(bench: Workbench, command: str, mark: str, writing: int) -> subproces
     )
 
 
+def _exited(child: subprocess.Popen[bytes]) -> None:
+    """Return when it has ended.  Where that is possible it is not reaped, so that its pid stays the name of its group."""
+    if hasattr(os, "waitid"):
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    else:
+        child.wait()
+
+
 def _end(child: subprocess.Popen[bytes], mark: str, output: _Output) -> int:
-    """End what is left of the command, and hear it out; gives how many processes that were, beside the shell itself."""
-    running = child.poll() is None
-    count = processes.end_marked(mark, group=child.pid if sys.platform != "win32" and running else None)
+    """End what is left of the command, and hear it out; gives how many processes that were."""
+    group = child.pid if sys.platform != "win32" and child.returncode is None else None
+    count = processes.end_marked(mark, group=group)
     child.wait()
     output.finish()
-    return count - running
+    return count
 
 
 def _shell() -> list[str]:

@@ -25,4 +25,4 @@ def write_file(bench: Workbench) -> Tool:
         change(bench, "write_file", this_call("write_file", {"path": path, "content": content}), path, before, data)
         return f"{path} written, {len(data):,} bytes" + ("" if before is None else f"; it had {len(before):,}")
 
-    return Tool(write_file, effect="idempotent", unusable=lambda: read_only(bench))
+    return Tool(write_file, effect="idempotent", sequential=True, unusable=lambda: read_only(bench))
