@@ -121,7 +121,8 @@ class TestWriting:
         bench.report = lambda item: seen.append((item, (root / "a").read_text()))
         with calling("c1"):
             assert write_file(bench)("a", "new") == "a written, 3 bytes; it had 3"
-        assert seen == [(FileChange("a", "write_file", "c1", b"old", sha("old"), sha("new"), 3), "old")]
+        assert seen[0] == (FileChange("a", "write_file", "c1", b"old", sha("old"), sha("new"), 3), "old")
+        assert seen[1:] == [(FileRead("a", sha("new")), "new")]
         assert (root / "a").read_text() == "new"
 
     def test_nothing_is_written_when_the_log_cannot_take_the_pre_image(self, bench: Workbench, root: Path) -> None:
@@ -151,11 +152,10 @@ class TestWriting:
             (root / "a").write_bytes(old.encode())
         told.clear()
         write_file(Workbench(root, report=told.append))("a", new)
-        once, count = (root / "a").read_bytes(), len(told)
+        once, count = (root / "a").read_bytes(), len(told.of(FileChange))
         write_file(Workbench(root, report=told.append, seen={"a": sha(old or "")}))("a", new)
         assert (root / "a").read_bytes() == once == new.encode()
-        assert len(told) == count
-        assert count == (old != new)
+        assert len(told.of(FileChange)) == count == (old != new)
 
     def test_a_file_that_a_person_changed_since_it_was_read_is_not_overwritten(self, bench: Workbench, root: Path) -> None:
         (root / "a").write_text("one")
@@ -169,6 +169,17 @@ class TestWriting:
         write_file(bench)("a", "x")
         write_file(bench)("a", "y")  # the model knows what it wrote itself
         assert (root / "a").read_text() == "y"
+
+    def test_what_the_model_wrote_it_knows_also_in_another_turn(self, bench: Workbench, root: Path, told: Told) -> None:
+        (root / "a").write_text("one")
+        read_file(bench)("a")
+        write_file(bench)("a", "two")
+        edit_file(bench)("a", "two", "three")
+        known = {item.path: item.sha256 for item in told.of(FileRead)}
+        later = Workbench(root, seen=known)
+        assert later.changed_since_seen() == []
+        write_file(later)("a", "four")
+        assert (root / "a").read_text() == "four"
 
     def test_what_changed_since_it_was_seen_is_named(self, bench: Workbench, root: Path) -> None:
         for name in "abc":

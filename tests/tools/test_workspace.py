@@ -177,6 +177,38 @@ def test_protected_folders_are_closed_under_any_name(way: str, root: Path) -> No
     assert list(place.walk()) == [Entry("data", "folder"), Entry("data/store", "folder", closed=True)]
 
 
+def test_protected_files_are_closed_under_any_name_and_cannot_be_made(way: str, root: Path) -> None:
+    (root / "conf").mkdir()
+    (root / "conf/true.yaml").write_text("x")
+    (root / "set.yaml").symlink_to("conf/true.yaml")
+    os.link(root / "conf/true.yaml", root / "hard.yaml")
+    place = Workspace(root, (root / "set.yaml", root / "not/yet.yaml", root / "later.yaml"))
+    for path in ("set.yaml", "SET.yaml", "conf/true.yaml", "hard.yaml", "later.yaml", "Later.YAML"):
+        with pytest.raises(UsageError, match=r"belongs to ipyagent"):
+            place.write(path, b"y", before=None)
+    with pytest.raises(UsageError, match="belongs to ipyagent"):
+        place.write("not/yet.yaml", b"y", before=None)
+    with pytest.raises(UsageError, match="belongs to ipyagent"):
+        place.read("conf/true.yaml")
+    assert (root / "conf/true.yaml").read_text() == "x"
+    assert not (root / "not/yet.yaml").exists()
+    assert not (root / "later.yaml").exists()
+
+
+def test_a_protected_folder_that_is_not_there_yet_is_not_made(way: str, root: Path) -> None:
+    place = Workspace(root, (root / "data" / "store",))
+    with pytest.raises(UsageError, match="belongs to ipyagent"):
+        place.write("data/store/inbox/x.json", b"{}", before=None)
+    assert not (root / "data/store").exists()
+
+
+@pytest.mark.parametrize("path", ["ipyagent.yaml", "a/b/ipyagent.yaml", "IPyAgent.YAML", "./ipyagent.yaml/."])
+def test_a_file_that_would_give_permissions_is_written_nowhere(place: Workspace, root: Path, path: str) -> None:
+    with pytest.raises(UsageError, match="would give permissions"):
+        place.write(path, b"permissions: {effects: {irreversible: auto}}", before=None)
+    assert list(root.iterdir()) == []
+
+
 def test_a_name_in_other_letters_is_refused_where_it_is_the_same_file(
     place: Workspace, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

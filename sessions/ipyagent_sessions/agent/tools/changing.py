@@ -16,6 +16,7 @@ def change(bench: Workbench, tool: str, call: str, path: str, before: bytes | No
     The change is reported first and is durable then, so whoever finds the call open after a crash can tell from the file
     whether it happened.  Raises UsageError when the file is not what the model has seen, or cannot be written.
     """
+    bench.workspace.check_writable(path)
     known = bench.seen.get(path)
     was = None if before is None else hashlib.sha256(before).hexdigest()
     if known is not None and was is not None and known != was:
@@ -23,7 +24,7 @@ def change(bench: Workbench, tool: str, call: str, path: str, before: bytes | No
     after = hashlib.sha256(data).hexdigest()
     bench.will_change(FileChange(path, tool, call, before, was, after, len(data)))
     bench.workspace.write(path, data, before=before)
-    bench.seen[path] = after
+    bench.saw(path, after)
 
 
 def read_only(bench: Workbench) -> str | None:

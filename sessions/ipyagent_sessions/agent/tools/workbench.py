@@ -105,9 +105,9 @@ class Workbench:
 
     Callbacks may be called from any thread and return when what they were told is safe: `report` of a FileChange records the
     pre-image durably or raises, and then nothing is written.  `recall(call)` gives the FileChange that a call had reported,
-    also before a crash.  `protected` are folders that tools may not touch although they may lie in the workspace: the store,
-    above all.  `mark` names the session; every process started carries it.  `sees_pictures` says that the model takes
-    pictures as results.
+    also before a crash.  `protected` are files and folders that tools may not touch although they may lie in the workspace:
+    the store, above all.  `mark` names the session; every process started carries it.  `sees_pictures` says that the model
+    takes pictures as results.
     """
 
     folder: Path

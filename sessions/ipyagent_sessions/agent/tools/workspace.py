@@ -18,6 +18,7 @@ from typing import Final, Literal, NamedTuple
 from ipyagent_sessions.agent.tools import folder as folders
 from ipyagent_sessions.agent.tools import names
 from ipyagent_sessions.agent.tools.folder import Folder
+from ipyagent_sessions.agent.tools.protected import Protected, permits
 from ipyagent_sessions.errors import UsageError
 
 BIGGEST: Final = 64 * 2**20
@@ -40,7 +41,7 @@ class Entry(NamedTuple):
 
 
 class Workspace:
-    """`root` itself may be reached by links; below it none is followed.  `protected` folders are as if outside.
+    """`root` itself may be reached by links; below it none is followed.  `protected` files and folders are as if outside.
 
     Paths are relative to the root with / between folders.  All methods raise UsageError, with a text for the model, for a path
     that leaves the workspace and for what cannot be done.
@@ -48,7 +49,7 @@ class Workspace:
 
     def __init__(self, root: Path, protected: tuple[Path, ...] = ()) -> None:
         self.root = root.resolve()
-        self._protected = protected
+        self._protected = Protected(protected)
         self._writing = threading.Lock()
 
     def normal(self, path: str) -> str:
@@ -58,21 +59,20 @@ class Workspace:
     @contextlib.contextmanager
     def folder(self, path: str, *, create: bool = False) -> Generator[Folder]:
         """The open folder `path`; with `create` it and those above it are made."""
-        off_limits = self._off_limits()
         try:
             here = Folder(os.fspath(self.root), by_descriptor=folders.BY_DESCRIPTOR)
         except OSError as error:
             raise UsageError(f"the workspace {self.root} cannot be opened: {error.strerror}") from error
         try:
             for name in names.parts(path, self.root):
-                here.check_spelling(name)
+                self._check(here, name)
                 if create and here.status(name) is None:
                     here.make(name)
                 below = here.enter(name)
                 here.__exit__()
                 here = below
-                if here.identity() in off_limits:
-                    raise UsageError(f"{path} belongs to ipyagent and is not open to tools")
+                if self._protected.holds(here.identity()):
+                    raise _closed(name)
             yield here
         finally:
             here.__exit__()
@@ -84,8 +84,17 @@ class Workspace:
         if not name:
             raise UsageError("the workspace itself is no file")
         with self.folder("/".join(above), create=create) as here:
-            here.check_spelling(name)
+            self._check(here, name)
             yield here, name
+
+    def _check(self, here: Folder, name: str) -> None:
+        """Raise UsageError when `name` is another spelling, or protected."""
+        here.check_spelling(name)
+        found = here.status(name)
+        if self._protected.covers(here.identity(), name):
+            raise _closed(name)
+        if found is not None and self._protected.holds((found.st_dev, found.st_ino)):
+            raise _closed(name)
 
     def open(self, path: str) -> int:
         """A descriptor of a regular file, to be read and closed."""
@@ -123,11 +132,18 @@ class Workspace:
         except (UsageError, OSError):
             return None
 
+    def check_writable(self, path: str) -> None:
+        """Raise UsageError when no tool may write a file of that name."""
+        if permits(self.normal(path).rpartition("/")[2]):
+            raise UsageError(f"{path} would give permissions and is not written by tools", hint="the user has to write it")
+
     def write(self, path: str, data: bytes, *, before: bytes | None) -> None:
         """Make `path` hold `data`, completely or not at all, with the permissions it had; folders above it are made.
 
-        `before` is what the caller believes it to hold; raises UsageError when that is no longer so.
+        `before` is what the caller believes it to hold; raises UsageError when that is no longer so, and for a file that would
+        give permissions.
         """
+        self.check_writable(path)
         temporary = f"{_TEMPORARY}{hashlib.sha256(path.encode() + data).hexdigest()[:16]}.tmp"
         try:
             with self._writing, self._place(path, create=True) as (here, name):
@@ -152,9 +168,9 @@ class Workspace:
         """
         with self.folder(path) as here:
             prefix = "" if self.normal(path) == "." else f"{self.normal(path)}/"
-            yield from self._below(here, prefix, depth, self._off_limits())
+            yield from self._below(here, prefix, depth)
 
-    def _below(self, here: Folder, prefix: str, depth: int | None, off_limits: set[tuple[int, int]]) -> Iterator[Entry]:
+    def _below(self, here: Folder, prefix: str, depth: int | None) -> Iterator[Entry]:
         for name in here.names():
             found = here.status(name)
             if found is None or (name.startswith(_TEMPORARY) and name.endswith(".tmp")):
@@ -163,11 +179,11 @@ class Workspace:
             if folders.is_link(found):
                 yield Entry(shown, "link")
             elif stat.S_ISDIR(found.st_mode):
-                closed = name in SKIPPED or (found.st_dev, found.st_ino) in off_limits
+                closed = name in SKIPPED or self._protected.holds((found.st_dev, found.st_ino))
                 yield Entry(shown, "folder", closed=closed)
                 if not closed and (depth is None or depth > 1):
                     with contextlib.suppress(UsageError), here.enter(name) as below:
-                        yield from self._below(below, f"{shown}/", None if depth is None else depth - 1, off_limits)
+                        yield from self._below(below, f"{shown}/", None if depth is None else depth - 1)
             else:
                 kind: Literal["file", "other"] = "file" if stat.S_ISREG(found.st_mode) else "other"
                 yield Entry(shown, kind, found.st_size)
@@ -179,10 +195,6 @@ class Workspace:
         with os.fdopen(here.open(name), "rb") as file:
             return file.read()
 
-    def _off_limits(self) -> set[tuple[int, int]]:
-        found: set[tuple[int, int]] = set()
-        for path in self._protected:
-            with contextlib.suppress(OSError):
-                status = path.stat()
-                found.add((status.st_dev, status.st_ino))
-        return found
+
+def _closed(name: str) -> UsageError:
+    return UsageError(f"{name} belongs to ipyagent and is not open to tools")
