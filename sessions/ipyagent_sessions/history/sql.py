@@ -14,10 +14,11 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ipyagent_sessions.errors import UsageError
+from ipyagent_sessions.errors import IpyagentError, UsageError
 from ipyagent_sessions.events import ENGINE, SCHEMA_VERSION
 from ipyagent_sessions.history import guard
 from ipyagent_sessions.history.base import BASE
@@ -70,9 +71,16 @@ _HINT: Final = f"the views are {', '.join(view.name for view in VIEWS)}; see col
 def query(store: Place, sql: str, params: Params | None = None) -> Result:
     """The result of one SELECT over the views of `views.VIEWS`, with `?` or `$name` taken from `params`.
 
-    Raises UsageError when the query is not one SELECT, or when DuckDB refuses it.  What could not be read of the store is
-    named in `Result.problems` and does not stop the query.
+    Raises UsageError when the query is not one SELECT, or when DuckDB refuses it, and IpyagentError when a person interrupts
+    it.  What could not be read of the store is named in `Result.problems` and does not stop the query.
     """
+    try:
+        return _answer(store, sql, params)
+    except KeyboardInterrupt:
+        raise IpyagentError("the query was interrupted", hint="a narrower WHERE makes it shorter") from None
+
+
+def _answer(store: Place, sql: str, params: Params | None) -> Result:
     import duckdb
 
     with duckdb.connect(":memory:") as parser:
@@ -83,8 +91,6 @@ def query(store: Place, sql: str, params: Params | None = None) -> Result:
         sources = gather(store, distrusted)
         try:
             table = _run(sources, statement, params)
-        except duckdb.InterruptException:
-            raise KeyboardInterrupt from None
         except duckdb.Error as error:
             suspects = _suspects(sources.files, error)
             gone = {path for path in suspects if not path.exists()}
@@ -135,9 +141,23 @@ def _unreadable(connection: duckdb.DuckDBPyConnection, files: list[Path]) -> lis
 
 
 def _run(sources: Sources, statement: str, params: Params | None) -> pa.Table:
-    with _connected(sources) as connection:
-        found: pa.Table = connection.sql(statement, params=params).to_arrow_table()
+    """The rows.  Python hears of an interrupt only between two calls: the query runs in a thread that can be told to stop."""
+    with _connected(sources) as connection, ThreadPoolExecutor(1, "ipyagent-sql") as thread:
+        work = thread.submit(lambda: connection.sql(statement, params=params).to_arrow_table())
+        try:
+            found: pa.Table = work.result()
+        except KeyboardInterrupt:
+            _stop(connection, work)
+            raise
         return found
+
+
+def _stop(connection: duckdb.DuckDBPyConnection, work: Future[pa.Table]) -> None:
+    """Return once the query has ended, however often a person presses."""
+    while not work.done():
+        with contextlib.suppress(KeyboardInterrupt):
+            connection.interrupt()
+            wait([work], timeout=0.1)
 
 
 @contextlib.contextmanager
