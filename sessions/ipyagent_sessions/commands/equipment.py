@@ -9,7 +9,8 @@ from ipyagent_sessions.agent import surroundings
 from ipyagent_sessions.agent.assistant import declared_tools, rules_of
 from ipyagent_sessions.agent.models import listed
 from ipyagent_sessions.agent.settings import Settings
-from ipyagent_sessions.agent.tools.mcp import Connected, connected
+from ipyagent_sessions.agent.tools.declare import Tool
+from ipyagent_sessions.agent.tools.mcp import Connected, Served, connected
 from ipyagent_sessions.agent.tools.offered import offered
 from ipyagent_sessions.agent.tools.workbench import Workbench
 from ipyagent_sessions.commands.door import Door
@@ -35,9 +36,9 @@ def tools(door: Door) -> Table:
     offer = offered(bench, declared_tools(place.namespace), set(settings.tools.without))
     served = _served(bench, settings)
     rules = rules_of(settings, "ask")
+    found: list[Tool | Served] = [*offer.tools, *served.tools]
     rows = [
-        [t.name, t.effect, _HAPPENS[rules.decide(t.name, t.effect, t.approval, ())], _first(t.description)]
-        for t in (*offer.tools, *served.tools)
+        [t.name, t.effect, _HAPPENS[rules.decide(t.name, t.effect, t.approval, ())], _first(t.description)] for t in found
     ]
     rows += [[name, "", "not offered", why] for name, why in (*offer.unusable, *served.unusable)]
     return Table(["tool", "effect", "a call", "what it does, or why it is not offered"], rows, width=90)
