@@ -26,7 +26,9 @@ def perform(door: Door, screen: Screen, options: argparse.Namespace) -> Any:
     return _COMMANDS[options.command](door, screen, options)
 
 
-_WITHOUT_STORE: Final = frozenset({"run", "ask", "import", "memory", "models", "tools", "gc", "ls", "doctor", "config", "help"})
+_WITHOUT_STORE: Final = frozenset(
+    {"run", "ask", "import", "memory", "models", "tools", "gc", "ls", "doctor", "config", "help"}
+)
 """What can be asked before there is a store."""
 
 

@@ -37,9 +37,7 @@ def tools(door: Door) -> Table:
     served = _served(bench, settings)
     rules = rules_of(settings, "ask")
     found: list[Tool | Served] = [*offer.tools, *served.tools]
-    rows = [
-        [t.name, t.effect, _HAPPENS[rules.decide(t.name, t.effect, t.approval, ())], _first(t.description)] for t in found
-    ]
+    rows = [[t.name, t.effect, _HAPPENS[rules.decide(t.name, t.effect, t.approval, ())], _first(t.description)] for t in found]
     rows += [[name, "", "not offered", why] for name, why in (*offer.unusable, *served.unusable)]
     return Table(["tool", "effect", "a call", "what it does, or why it is not offered"], rows, width=90)
 

@@ -13,7 +13,7 @@ ending        completed, failed, cancelled, compensated
 runner        one execution from its first event to its last
 worker        an execution on a thread of its own, and the handle to it
 launch        start a task, or continue the one that the same call started before
-control       what people ask of a task, and what is logged when nobody holds the lease
+control       what people ask of a task, and what is logged when nobody holds the lease; answers is that of a person
 pulse         heartbeat, live.json, inbox; ticker is the one thread in which all tasks beat
 loop          the event loop of a task, light enough for hundreds that wait
 triggers      when a checkpoint is due

@@ -9,11 +9,10 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from msgspec import Raw
 from msgspec.json import decode
 
-from ipyagent_sessions import codec, folding
 from ipyagent_sessions import events as ev
+from ipyagent_sessions import folding
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import ControlPending, ControlRefused, IllegalTransition, IpyagentError, LeaseHeld, NotFound
 from ipyagent_sessions.lifecycle import ENDED, TaskState, check
@@ -22,13 +21,12 @@ from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.inbox import Control
 from ipyagent_sessions.log.lease import this_process
 from ipyagent_sessions.log.reader import Reader
+from ipyagent_sessions.run import answers
 from ipyagent_sessions.session import Session, summarise
-from ipyagent_sessions.state import Approval, State
+from ipyagent_sessions.state import State
 
 ACTIONS: Final = ("pause", "resume", "cancel", "answer", "checkpoint", "rename")
 """What a door may ask.  The log also has `redo`, which only a resume writes."""
-HAPPENED: Final = "happened"
-ANSWERS: Final = ("approved", "denied")
 _TEXTS: Final = {
     "cancel": ("reason",),
     "answer": ("approval_id", "answer", "choice", "reason", "digest", "activity"),
@@ -57,7 +55,7 @@ def judge(state: State, control: Control) -> str:
     if control.expects and status.value not in control.expects:
         return f"the task is {status.value} now ({system.changed_at}), not {' or '.join(control.expects)} as when it was asked"
     if control.action == "answer":
-        return _judge_answer(state, control)
+        return answers.judge(state, control) or _not_allowed(TaskState.SUSPENDED, TaskState.RUNNING, control.actor)
     if status in ENDED:
         return f"the task is {status.value} since {system.changed_at}; an ended task never changes"
     if control.action == "pause" and status is not TaskState.RUNNING:
@@ -103,69 +101,13 @@ def _not_allowed(source: TaskState, target: TaskState, actor: str) -> str:
     return ""
 
 
-def _judge_answer(state: State, control: Control) -> str:
-    approval_id = str(control.args.get("approval_id", ""))
-    asked = state.execution_state.approvals.get(approval_id)
-    if asked is None:
-        return f"there is no approval {approval_id!r} in this session"
-    if asked.answer is not None:
-        return f"it was {asked.answer} by {asked.by} at {asked.answered_at}"
-    if state.system_state.status in ENDED:
-        return f"the task is {state.system_state.status}"
-    if _too_late(control.at, asked.expires_at):
-        return f"its time was over at {asked.expires_at}, so it counts as denied"
-    if control.args["digest"] != asked.digest:
-        return "what was shown is not what is asked now; look again"
-    answer, choice = control.args.get("answer"), control.args.get("choice")
-    if answer not in ANSWERS:
-        return f"an answer is one of {', '.join(ANSWERS)}"
-    needs_choice = answer == "approved" or asked.kind == "outcome"
-    if asked.choices and needs_choice and choice not in asked.choices:
-        return f"this request needs a choice: {' or '.join(asked.choices)}"
-    if not asked.choices and choice:
-        return "this request has no choices"
-    if asked.kind != "tool" and (control.args.get("arguments") is not None or control.args.get("always")):
-        return "only the request of a tool has arguments to change, or can be allowed always"
-    if answer == "denied" and (control.args.get("arguments") is not None or control.args.get("always")):
-        return "a denied call has no arguments to change and is not allowed always"
-    wrong = _judge_one_call(state, asked, control.args)
-    if wrong:
-        return wrong
-    return _not_allowed(TaskState.SUSPENDED, TaskState.RUNNING, control.actor)
-
-
-def _judge_one_call(state: State, asked: Approval, args: dict[str, Any]) -> str:
-    """What is wrong with naming one call of the request, or with giving its result."""
-    opened = folding.meant(state, asked)
-    one = args.get("activity")
-    if one is not None and one not in opened:
-        return f"the request is not about an open call {one!r}; it is about {', '.join(opened) or 'none'}"
-    if "result" not in args:
-        return ""
-    if asked.kind != "outcome" or args.get("choice") != HAPPENED:
-        return f"a result belongs to a call that {HAPPENED}"
-    if one is None and len(opened) > 1:
-        return f"a result is that of one call; say of which: {', '.join(opened)}"
-    return ""
-
-
-def _too_late(at: str, expires_at: str | None) -> bool:
-    """Whether an answer came after the end of its request; what counts is when it was given, not when it is read."""
-    if expires_at is None:
-        return False
-    try:
-        return ev.seconds_of(at) >= ev.seconds_of(expires_at)
-    except ValueError:  # a request that is not ours and says no time
-        return True
-
-
 def log(appender: Appender, control: Control, refusal: str) -> ev.Event | None:
     """Log a request and its outcome, with the `ApprovalResolved` of an accepted answer; None when it was logged before.
 
     The caller makes it durable and then calls `inbox.remove`.
     """
     if _already_logged(appender, control):
-        return _resolve(appender, control) if _half_answered(appender, control) else None
+        return answers.resolve(appender, control) if _half_answered(appender, control) else None
     appender.disk.seam("before control logged")
     event = appender.emit(
         "ControlRequested",
@@ -174,7 +116,7 @@ def log(appender: Appender, control: Control, refusal: str) -> ev.Event | None:
         actor=control.actor,
     )
     if control.action == "answer" and not refusal:
-        _resolve(appender, control, event.seq)
+        answers.resolve(appender, control, event.seq)
     return event
 
 
@@ -186,58 +128,6 @@ def _told(control: Control) -> dict[str, Any]:
     told = {name: value for name, value in control.args.items() if name != "result"}
     return (
         {**told, "title": ev.title(told["title"])} if control.action == "rename" and _wrong_arguments(control) == "" else told
-    )
-
-
-def _resolve(appender: Appender, control: Control, parent: int | None = None) -> ev.Event:
-    """Log the answer that an accepted request gives."""
-    approval_id = str(control.args["approval_id"])
-    asked = appender.state.execution_state.approvals[approval_id]
-    opened = folding.meant(appender.state, asked)
-    one = control.args.get("activity")
-    about = opened if one is None else [str(one)]
-    answered = appender.emit(
-        "ApprovalResolved",
-        p.ApprovalResolved(
-            approval_id,
-            str(control.args["answer"]),
-            control.args.get("choice"),
-            control.args.get("reason") or "",
-            asked.digest,
-            control.actor,
-            Raw(codec.canonical(control.args.get("arguments"))),
-            bool(control.args.get("always")),
-            [] if one is None else about,
-            one is not None and opened != about,
-        ),
-        task_id=appender.state.system_state.task_id,
-        activity_id=asked.activity_id,
-        actor=control.actor,
-        parent=parent,
-    )
-    for activity_id in about if control.args.get("choice") == HAPPENED else []:
-        _completed(appender, control, activity_id, answered.seq)
-    return answered
-
-
-def _completed(appender: Appender, control: Control, activity_id: str, parent: int) -> None:
-    """Log that a call of unknown outcome happened, with its result if the person gave one."""
-    active = appender.state.execution_state.active_activities[activity_id]
-    body = p.ActivityCompleted(active.name, active.kind, active.digest, verified="person")
-    blobs: dict[str, bytes] = {}
-    if "result" in control.args:
-        body.result, body.result_blob = appender.put(codec.dumps(control.args["result"]), blobs)
-    else:
-        body.result_lost = f"{control.actor} said that it happened; what it returned is not known"
-    appender.emit(
-        "ActivityCompleted",
-        body,
-        task_id=appender.state.system_state.task_id,
-        activity_id=activity_id,
-        attempt=active.attempt,
-        actor=control.actor,
-        parent=parent,
-        blobs=blobs or None,
     )
 
 
