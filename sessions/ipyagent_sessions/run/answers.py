@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from msgspec import Raw
+
 from ipyagent_sessions import codec, folding
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
@@ -40,6 +42,11 @@ def judge(state: State, control: Control) -> str:
         return f"this request needs a choice: {' or '.join(asked.choices)}"
     if not asked.choices and choice:
         return "this request has no choices"
+    changed = control.args.get("arguments") is not None or control.args.get("always")
+    if changed and asked.kind != "tool":
+        return "only the request of a tool has arguments to change, or can be allowed always"
+    if changed and answer == "denied":
+        return "a denied call has no arguments to change and is not allowed always"
     return _judge_one_call(state, asked, control.args)
 
 
@@ -84,6 +91,8 @@ def resolve(appender: Appender, control: Control, parent: int | None = None) -> 
             control.args.get("reason") or "",
             asked.digest,
             control.actor,
+            Raw(codec.canonical(control.args.get("arguments"))),
+            bool(control.args.get("always")),
             [] if one is None else about,
             one is not None and opened != about,
         ),
