@@ -1,10 +1,12 @@
 """What the views stand on, as SQL in the schema `base`.
 
-    base.events    every physical event once, from segments and tails; payload as text
+    base.loose     physical events from segments and tails; payload as text
+    base.kept_told those of the query cache, with what they triggered
     base.sessions  one row a session: what its header says, and whether its lease is held
     base.lineage   session_id, origin, first, last, depth: which seqs of which session its history goes through
 
-These three are made by `sql` for each query; the views below build on them.  Payloads leave out what is a default, so each
+These are made by `tables` for each query; the views below build on them.  A session's events are all loose, or all in the
+cache, so what an event triggered is known in either.  Payloads leave out what is a default, so each
 default of `payloads` that matters is written as a coalesce, here and in `views`.
 """
 
@@ -24,7 +26,24 @@ class View(NamedTuple):
     columns: Mapping[str, str] = MappingProxyType({})
 
 
+TOLD: Final = View(
+    "base.loose_told",
+    "the loose events with the ids of those that they caused",
+    """
+        SELECT e.*, coalesce(c.triggered_events, []) AS triggered_events
+        FROM base.loose e LEFT JOIN (
+            SELECT session_id, parent_event, list(session_id || ':' || seq ORDER BY seq) AS triggered_events
+            FROM base.loose WHERE parent_event IS NOT NULL GROUP BY session_id, parent_event
+        ) c ON c.session_id = e.session_id AND c.parent_event = e.seq""",
+)
+
 BASE: Final = (
+    View(
+        "base.events",
+        "every physical event once; a session's are in one of the two",
+        """
+        SELECT * FROM base.loose UNION ALL SELECT * EXCLUDE (triggered_events) FROM base.kept_told""",
+    ),
     View(
         "base.story",
         "each session with the events it inherited",

@@ -1,4 +1,5 @@
-"""Which files feed a query: whole segments for DuckDB to read, and everything else as lines of JSON.
+"""Which files feed a query: the query cache for sessions that have not changed since, whole segments for DuckDB to read, and
+everything else as lines of JSON.
 
 A segment all of whose events count is read by DuckDB itself.  The tails of journals, segments of which only a part counts, and
 segments that DuckDB could not read come through our own readers, which verify each event and keep what is whole.  One session
@@ -7,10 +8,11 @@ that cannot be read is left out, or read as far as it goes, and named in `proble
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import math
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+import os
+from collections.abc import Collection, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,11 +20,12 @@ import msgspec
 
 from ipyagent_sessions.errors import DamageError, IpyagentError, NewerFormat
 from ipyagent_sessions.events import Event, as_raw, encode
-from ipyagent_sessions.history import columns
+from ipyagent_sessions.history import cache, columns
+from ipyagent_sessions.history.cache import Manifest
 from ipyagent_sessions.log import segments
 from ipyagent_sessions.log.format import Damage, clean_lines, scan
 from ipyagent_sessions.log.reader import Piece, pieces
-from ipyagent_sessions.place import Header, Place
+from ipyagent_sessions.place import ID, Header, Place
 from ipyagent_sessions.session import Session
 
 if TYPE_CHECKING:
@@ -33,15 +36,32 @@ _END: Final = 2**62
 
 
 class Sources:
-    """What a query reads: `files` are segments, `lines` are events as JSON, `owners` says for each the session."""
+    """What a query reads: `files` are segments, `lines` are events as JSON, `owners` says for each the session.  `kept` are
+    files of the query cache, each with the sessions in it that are not to be read from it."""
 
     def __init__(self) -> None:
         self.files: list[Path] = []
+        self.kept: list[tuple[Path, list[str]]] = []
         self.lines: list[bytes] = []
         self.owners: list[bytes] = []
         self.headers: dict[str, Header] = {}
         self.held: dict[str, bool] = {}
         self.problems: list[str] = []
+        self.loose = 0
+
+    @property
+    def paths(self) -> list[Path]:
+        """All files that DuckDB reads."""
+        return [*self.files, *(path for path, _ in self.kept)]
+
+    def add(self, other: Sources) -> None:
+        """Take in what another look gave."""
+        self.files += other.files
+        self.lines += other.lines
+        self.owners += other.owners
+        self.headers |= other.headers
+        self.held |= other.held
+        self.problems += other.problems
 
     def tail(self) -> pa.Table:
         """One row a line: session_id, line."""
@@ -83,21 +103,54 @@ class Sources:
 
 
 def gather(store: Place, distrusted: Iterable[Path] = ()) -> Sources:
-    """Look at every session of the store.  The segments in `distrusted` are read event by event, as far as they verify."""
-    sources, apart = Sources(), frozenset(distrusted)
+    """Look at every session of the store.  The segments in `distrusted` are read event by event, as far as they verify, and
+    files of the query cache in it not at all."""
+    found, apart = Sources(), frozenset(distrusted)
+    manifest = cache.read(store)
+    usable = {n for n in manifest.files if cache.path_of(store, n) not in apart}
+    unchanged = set[str]()
     with _without_collector():
-        for session_id in sorted(store.session_ids()):
+        for session_id, changed in folders(store).items():
+            known = manifest.sessions.get(session_id)
+            if known is not None and known.changed == changed and known.file in usable:
+                unchanged.add(session_id)
+                found.headers[session_id], found.held[session_id] = known.header, False
+                continue
             try:
-                _take(Session(store, session_id), sources, apart)
+                take(Session(store, session_id), found, apart)
             except (IpyagentError, OSError) as error:
-                sources.problems.append(f"session {session_id} is left out: {error}")
-    for session_id, header in sources.headers.items():
-        if header.parent is not None and header.parent.session not in sources.headers:
-            sources.problems.append(
+                found.problems.append(f"session {session_id} is left out: {error}")
+    used = {manifest.sessions[s].file for s in unchanged}
+    found.kept = [(cache.path_of(store, n), moved_on(manifest, n, unchanged)) for n in sorted(used)]
+    found.loose = len(found.headers) - len(unchanged)
+    for session_id, header in found.headers.items():
+        if header.parent is not None and header.parent.session not in found.headers:
+            found.problems.append(
                 f"session {session_id}: its parent {header.parent.session} cannot be read, "
                 f"so the events up to {header.parent.seq} are missing from its lineage"
             )
-    return sources
+    return found
+
+
+def folders(store: Place) -> dict[str, int]:
+    """All session ids in order, each with the time (ns) its folder was changed last."""
+    found: dict[str, int] = {}
+    try:
+        with os.scandir(store.sessions_folder) as entries:
+            for entry in entries:
+                if ID.fullmatch(entry.name):
+                    with contextlib.suppress(OSError):  # deleted meanwhile
+                        if entry.is_dir():
+                            found[entry.name] = entry.stat().st_mtime_ns
+    except FileNotFoundError:
+        return {}
+    return dict(sorted(found.items()))
+
+
+def moved_on(manifest: Manifest, number: int, wanted: Collection[str]) -> list[str]:
+    """The sessions in a file of the cache that are not to be read from it."""
+    sessions = manifest.sessions
+    return [s for s in manifest.files[number].sessions if s not in wanted or sessions[s].file != number]
 
 
 class _Log:
@@ -117,7 +170,7 @@ class _Log:
             self.gaps.append(f"{missing} missing")
 
 
-def _take(session: Session, sources: Sources, distrusted: frozenset[Path]) -> None:
+def take(session: Session, sources: Sources, distrusted: frozenset[Path]) -> None:
     """Add what a session consists of.  Raises IpyagentError or OSError, and has added nothing then."""
     header, first, problems = _header(session)
     if header is None:
@@ -208,7 +261,7 @@ def _json(event: Event) -> bytes:
     return body
 
 
-@contextmanager
+@contextlib.contextmanager
 def _without_collector() -> Generator[None]:
     """Hundreds of thousands of new objects, none of them in a cycle: the collector would walk them again and again."""
     was_on = gc.isenabled()

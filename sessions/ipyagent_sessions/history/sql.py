@@ -8,7 +8,6 @@ query, so a query sees what is on disk when it begins.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import secrets
 import shutil
@@ -19,9 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ipyagent_sessions.errors import IpyagentError, UsageError
-from ipyagent_sessions.events import ENGINE, SCHEMA_VERSION
-from ipyagent_sessions.history import guard
-from ipyagent_sessions.history.base import BASE
+from ipyagent_sessions.history import building, guard, tables
 from ipyagent_sessions.history.result import Result
 from ipyagent_sessions.history.sources import Sources, gather
 from ipyagent_sessions.history.views import LINEAGE, VIEWS
@@ -35,36 +32,6 @@ if TYPE_CHECKING:
 Params = Sequence[Any] | Mapping[str, Any]
 
 _TRIES: Final = 5
-_TYPES: Final = {
-    "seq": "BIGINT",
-    "event_type": "VARCHAR",
-    "timestamp": "TIMESTAMPTZ",
-    "recorded_at": "TIMESTAMPTZ",
-    "task_id": "VARCHAR",
-    "activity_id": "VARCHAR",
-    "attempt": "INTEGER",
-    "actor": "VARCHAR",
-    "payload": "JSON",
-    "parent_event": "BIGINT",
-    "schema_version": "SMALLINT",
-    "ignorable": "BOOLEAN",
-    "agent_version": "VARCHAR",
-    "execution_time_ms": "DOUBLE",
-    "cpu_s": "DOUBLE",
-    "rss_bytes": "BIGINT",
-    "input_tokens": "BIGINT",
-    "output_tokens": "BIGINT",
-    "cost_usd": "DOUBLE",
-}
-_DEFAULTS: Final = {
-    "recorded_at": "e.timestamp",
-    "actor": f"'{ENGINE}'",
-    "payload": "'{}'",
-    "schema_version": f"{SCHEMA_VERSION}::SMALLINT",
-    "ignorable": "false",
-}
-"""The fields of `events.Event`: their types in a line, and what stands for one that a line leaves out."""
-
 _HINT: Final = f"the views are {', '.join(view.name for view in VIEWS)}; see columns with: DESCRIBE events"
 
 
@@ -92,13 +59,16 @@ def _answer(store: Place, sql: str, params: Params | None) -> Result:
         try:
             table = _run(sources, statement, params)
         except duckdb.Error as error:
-            suspects = _suspects(sources.files, error)
+            suspects = _suspects(sources.paths, error)
             gone = {path for path in suspects if not path.exists()}
             if not suspects or vanished >= _TRIES:
                 raise UsageError(guard.one_line(error), hint=_HINT) from None
             vanished += bool(gone)  # merged away since it was listed: look again
             distrusted |= suspects - gone
+            building.drop(store, {int(path.stem) for path, _ in sources.kept if path in suspects})
             continue
+        if sources.loose >= building.WORTHWHILE:
+            building.step(store)
         return Result(table, sources.problems)
 
 
@@ -175,51 +145,10 @@ def _connected(sources: Sources) -> Generator[duckdb.DuckDBPyConnection]:
     }
     try:
         with duckdb.connect(":memory:", config=options) as connection:
-            _define(connection, sources)
-            connection.execute("SET allowed_paths = ?", [[os.fspath(path) for path in sources.files]])
+            tables.define(connection, sources)
+            connection.execute("SET allowed_paths = ?", [[os.fspath(path) for path in sources.paths]])
             connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")
             yield connection
     finally:
         shutil.rmtree(spill, ignore_errors=True)
-
-
-def _define(connection: duckdb.DuckDBPyConnection, sources: Sources) -> None:
-    """Make the views over `sources`."""
-    connection.execute("SET TimeZone = 'UTC'")
-    connection.execute("CREATE SCHEMA base")
-    values = [
-        f"coalesce(e.{name}::{kind.replace('JSON', 'VARCHAR')}, {_DEFAULTS.get(name, 'NULL')}) AS {name}"
-        for name, kind in _TYPES.items()
-    ]
-    _table(
-        connection,
-        "tail",
-        f"""SELECT session_id, {", ".join(values)}
-        FROM (SELECT session_id, json_transform(line, '{json.dumps(_TYPES)}') AS e FROM incoming)""",
-        sources.tail(),
-    )
-    _table(
-        connection,
-        "sessions",
-        "SELECT * REPLACE (created::TIMESTAMPTZ AS created, held::BOOLEAN AS held) FROM incoming",
-        sources.sessions(),
-    )
-    _table(connection, "lineage", "FROM incoming", sources.lineage())
-    events = "FROM base.tail"
-    if sources.files:
-        # explicit files: an empty store works, and what is half written never matches; hive: a folder named a=b is no column
-        connection.execute("SET VARIABLE segments = ?", [[os.fspath(path) for path in sources.files]])
-        events = f"""SELECT session_id, {", ".join(_TYPES)}
-            FROM read_parquet(getvariable('segments'), hive_partitioning = false) UNION ALL {events}"""
-    connection.execute(f"CREATE VIEW base.events AS {events}")
-    for view in (*BASE, *VIEWS):
-        connection.execute(f"CREATE VIEW {view.name} AS {view.sql}")
-    connection.execute(f"CREATE MACRO {LINEAGE.name} AS TABLE {LINEAGE.sql}")
-
-
-def _table(connection: duckdb.DuckDBPyConnection, name: str, select: str, rows: pa.Table) -> None:
-    """Copy rows into a table of `base`: a registered Arrow table would show up in SHOW TABLES."""
-    connection.register("incoming", rows)
-    connection.execute(f"CREATE TABLE base.{name} AS {select}")
-    connection.unregister("incoming")

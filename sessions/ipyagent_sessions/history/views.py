@@ -13,14 +13,10 @@ VIEWS: Final = (
         "events",
         "Each physical event once, in the record of the log.",
         f"""
-        SELECT e.session_id || ':' || e.seq AS event_id, e.session_id, e.seq, e.event_type, e.timestamp, e.recorded_at,
-            e.task_id, e.task_id AS workflow_id, e.activity_id, e.attempt, e.actor, e.payload::JSON AS payload,
-            e.parent_event, coalesce(c.triggered_events, []) AS triggered_events, e.schema_version, e.ignorable,
-            e.agent_version, {_MEASURES}
-        FROM base.events e LEFT JOIN (
-            SELECT session_id, parent_event, list(session_id || ':' || seq ORDER BY seq) AS triggered_events
-            FROM base.events WHERE parent_event IS NOT NULL GROUP BY session_id, parent_event
-        ) c ON c.session_id = e.session_id AND c.parent_event = e.seq""",
+        SELECT session_id || ':' || seq AS event_id, session_id, seq, event_type, timestamp, recorded_at, task_id,
+            task_id AS workflow_id, activity_id, attempt, actor, payload::JSON AS payload, parent_event, triggered_events,
+            schema_version, ignorable, agent_version, {_MEASURES}
+        FROM (SELECT * FROM base.loose_told UNION ALL SELECT * FROM base.kept_told)""",
         {
             "event_id": "session and seq, unique in the store",
             "recorded_at": "when it was written, if later than when it happened; otherwise the same",

@@ -44,6 +44,10 @@ SIDE_SEAMS: Final = (
     "after import rename",
     "before delete rename",
     "after delete rename",
+    "before memory rename",
+    "after memory rename",
+    "before cache rename",
+    "after cache rename",
 )
 """Those that no running task passes."""
 

@@ -347,7 +347,7 @@ def _verified(table: pa.Table, path: Path, after: int, until: int, damage: list[
     table = table.slice(start, max(0, stop - start))
     checks = table["checksum"].to_pylist()
     bad: list[int] = []
-    for event, check in zip(_rows(table), checks, strict=True):
+    for event, check in zip(rows(table), checks, strict=True):
         if zlib.crc32(encode(event)) == check:
             yield event
         else:
@@ -360,7 +360,8 @@ def _plain(value: pa.Scalar[Any]) -> Any:
     return value.as_py()
 
 
-def _rows(table: pa.Table) -> Iterator[Event]:
+def rows(table: pa.Table) -> Iterator[Event]:
+    """The events of a table with the columns of `schema()`; the checksum is not looked at."""
     import pyarrow as pa
 
     stamp = Stamper()

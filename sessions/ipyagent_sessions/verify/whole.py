@@ -14,7 +14,7 @@ from ipyagent_sessions.log import checkpoints, live
 from ipyagent_sessions.log.reader import Reader
 from ipyagent_sessions.session import Session, summarise
 from ipyagent_sessions.store import Store
-from ipyagent_sessions.verify import blobs, files
+from ipyagent_sessions.verify import blobs, cached, files
 from ipyagent_sessions.verify.finding import COPY, Finding, Report, seqs
 from ipyagent_sessions.verify.states import Fold
 
@@ -22,9 +22,10 @@ from ipyagent_sessions.verify.states import Fold
 def store(checked: Store, *, repair: bool = False) -> Report:
     """Every session of the store.  One that cannot be read at all is a finding, and the others are checked."""
     report = Report()
+    copied = cached.check(checked, repair=repair)  # first, since a repaired session counts as changed
     for session_id in sorted(checked.session_ids()):
         report.add(session(checked.session(session_id), repair=repair))
-    report.findings += _shared(checked)
+    report.findings += _shared(checked) + copied
     return report
 
 
