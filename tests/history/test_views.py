@@ -32,6 +32,13 @@ def test_every_view_has_rows_and_documents_only_columns_it_has(store: Store, vie
     assert set(documented) <= set(found.columns)
 
 
+def test_a_query_is_given_the_views_that_its_own_stand_on(store: Store) -> None:
+    for view in VIEWS:
+        assert query(store, f'select count(*) from "{view.name.upper()}"').rows()
+    listed = {row["name"] for row in query(store, "SHOW TABLES").rows()}
+    assert listed >= {view.name for view in VIEWS}
+
+
 def test_every_view_of_an_empty_store_is_empty(store: Store) -> None:
     for view in VIEWS:
         found = query(store, f"FROM {view.name}")
@@ -251,3 +258,59 @@ def test_an_approval_that_a_fork_inherited_is_answered_there_only(
         (session.id, "Go?", "pending"),
         (child.id, "Go?", "answered"),
     ]
+
+
+def test_the_audit_names_who_when_and_why(ask: Ask, rich: Appender, session: Session) -> None:
+    rows = ask("SELECT action, who, why FROM audit ORDER BY seq")
+    assert ("run", "user:anna", "jobs:migrate") in rows
+    assert ("retry", "engine", "1/convert:a OSError busy") in rows
+    assert ("answer", "user:anna", "a1: allowed") in rows
+    assert ("resume", "engine", "answered") in rows
+    assert ("run", "user:anna", f"jobs:migrate retry of {session.id}.1") in rows
+    assert ask("SELECT sum(cost_usd) FROM audit WHERE action = 'spend'") == ask("SELECT sum(cost_usd) FROM usage")
+
+
+def test_a_request_that_was_refused_is_in_the_audit_with_its_reason(ask: Ask, appender: Appender) -> None:
+    for outcome, reason, args in (("refused", "too late", {}), ("accepted", "", {"reason": "enough"})):
+        body = p.ControlRequested("c1", "cancel", outcome, reason, args)
+        appender.emit("ControlRequested", body, actor="user:bob")
+    appender.barrier()
+    assert ask("SELECT action, who, why FROM audit WHERE who = 'user:bob' ORDER BY seq") == [
+        ("cancel", "user:bob", "refused: too late"),
+        ("cancel", "user:bob", "accepted: enough"),
+    ]
+
+
+def test_a_file_leads_back_to_the_prompt_that_caused_it(ask: Ask, appender: Appender, session: Session, me: Holder) -> None:
+    def say(role: str, text: str, task: str, **more: str) -> int:
+        return appender.emit("MessageAdded", {"role": role, "text": text, **more}, task_id=task).seq
+
+    def write(path: str, task: str) -> None:
+        appender.emit("FileWritten", p.FileWritten(path, "sha256:0", tool="write_file"), task_id=task)
+
+    appender.emit("TaskQueued", p.TaskQueued("agent"), task_id="t1")
+    first = say("user", "make a plot", "t1")
+    say("assistant", "I plot", "t1", model="m-1")
+    write("plot.py", "t1")
+    say("user", "and a table", "t1")
+    write("early.csv", "t1")
+    say("assistant", "I tabulate", "t1", model="m-2")
+    write("table.csv", "t1")
+    appender.emit("TaskCompleted", p.TaskCompleted(), task_id="t1")
+    appender.emit("TaskQueued", p.TaskQueued("m:f", args=as_raw({"n": 1})), task_id="t2")
+    write("of a workflow", "t2")
+    appender.barrier()
+    assert ask("SELECT path, tool, prompt, model, said FROM provenance ORDER BY seq") == [
+        ("plot.py", "write_file", "make a plot", "m-1", "I plot"),
+        ("early.csv", "write_file", "and a table", None, None),
+        ("table.csv", "write_file", "and a table", "m-2", "I tabulate"),
+        (None, None, "and a table", "m-2", "I tabulate"),
+        ("of a workflow", "write_file", 'm:f {"n":1}', None, None),
+    ]
+    assert ask("SELECT prompt_event FROM provenance WHERE path = 'plot.py'") == [(f"{session.id}:{first}",)]
+    child = session.fork(first)
+    forked = child.append(me)
+    forked.emit("FileWritten", p.FileWritten("of a fork", "sha256:0"), task_id=f"{child.id}.1")
+    forked.close()
+    found = ask("SELECT session_id, prompt, prompt_event FROM provenance WHERE path = 'of a fork'")
+    assert found == [(child.id, "make a plot", f"{session.id}:{first}")], "the prompt is the parent's"

@@ -144,7 +144,7 @@ def _write(store: Place, number: int, found: sources.Sources, table: str) -> dic
     spill = Path(tempfile.gettempdir(), f"ipyagent-cache-{os.getpid()}-{secrets.token_hex(4)}")
     try:
         with duckdb.connect(":memory:", config={"temp_directory": os.fspath(spill), "memory_limit": _MEMORY}) as connection:
-            tables.define(connection, found)
+            tables.define(connection, found, "")
             connection.execute(
                 f"COPY (SELECT {tables.CACHED} FROM {table}_told ORDER BY session_id, seq) TO '{_quoted(temporary)}' "
                 "(FORMAT parquet, COMPRESSION zstd)"

@@ -112,7 +112,7 @@ def _unreadable(connection: duckdb.DuckDBPyConnection, files: list[Path]) -> lis
 
 def _run(sources: Sources, statement: str, params: Params | None) -> pa.Table:
     """The rows.  Python hears of an interrupt only between two calls: the query runs in a thread that can be told to stop."""
-    with _connected(sources) as connection, ThreadPoolExecutor(1, "ipyagent-sql") as thread:
+    with _connected(sources, statement) as connection, ThreadPoolExecutor(1, "ipyagent-sql") as thread:
         work = thread.submit(lambda: connection.sql(statement, params=params).to_arrow_table())
         try:
             found: pa.Table = work.result()
@@ -131,7 +131,7 @@ def _stop(connection: duckdb.DuckDBPyConnection, work: Future[pa.Table]) -> None
 
 
 @contextlib.contextmanager
-def _connected(sources: Sources) -> Generator[duckdb.DuckDBPyConnection]:
+def _connected(sources: Sources, statement: str | None = None) -> Generator[duckdb.DuckDBPyConnection]:
     """A database in memory that holds the views and can reach the segments, and nothing else, read only."""
     import duckdb
 
@@ -145,7 +145,7 @@ def _connected(sources: Sources) -> Generator[duckdb.DuckDBPyConnection]:
     }
     try:
         with duckdb.connect(":memory:", config=options) as connection:
-            tables.define(connection, sources)
+            tables.define(connection, sources, statement)
             connection.execute("SET allowed_paths = ?", [[os.fspath(path) for path in sources.paths]])
             connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")

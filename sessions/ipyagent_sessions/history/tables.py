@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import TYPE_CHECKING, Final
 
 from ipyagent_sessions.events import ENGINE, SCHEMA_VERSION
@@ -49,8 +50,8 @@ CACHED: Final = f"session_id, {', '.join(_TYPES)}, triggered_events"
 """The columns of a file of the query cache."""
 
 
-def define(connection: duckdb.DuckDBPyConnection, sources: Sources) -> None:
-    """Make the views over `sources`."""
+def define(connection: duckdb.DuckDBPyConnection, sources: Sources, statement: str | None = None) -> None:
+    """Make the views over `sources`: all, or those that `statement` can need, since all of them take a tenth of a second."""
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("CREATE SCHEMA base")
     values = [
@@ -80,9 +81,29 @@ def define(connection: duckdb.DuckDBPyConnection, sources: Sources) -> None:
     connection.execute(f"CREATE VIEW base.loose AS {loose}")
     connection.execute(f"CREATE VIEW {TOLD.name} AS {TOLD.sql}")
     connection.execute(f"CREATE VIEW base.kept_told AS {_kept(connection, sources)}")
-    for view in (*BASE, *VIEWS):
-        connection.execute(f"CREATE VIEW {view.name} AS {view.sql}")
-    connection.execute(f"CREATE MACRO {LINEAGE.name} AS TABLE {LINEAGE.sql}")
+    wanted = _wanted(statement)
+    for view in _VIEWS:
+        if view.name in wanted:
+            made = f"MACRO {view.name} AS TABLE" if view is LINEAGE else f"VIEW {view.name} AS"
+            connection.execute(f"CREATE {made} {view.sql}")
+
+
+_VIEWS: Final = (*BASE, *VIEWS, LINEAGE)
+"""In an order in which each stands on those before it."""
+_LISTING: Final = re.compile(r"\b(show|describe|summarize|information_schema|pragma\w*|duckdb\w*)\b", re.IGNORECASE)
+
+
+def _wanted(statement: str | None) -> set[str]:
+    """The views whose names stand in a statement, and those that they stand on; all for one that lists what there is."""
+    if statement is None or _LISTING.search(statement):
+        return {view.name for view in _VIEWS}
+    text, wanted = statement.lower(), set[str]()
+    for view in reversed(_VIEWS):
+        name = view.name.partition("(")[0]
+        if re.search(rf"(?<![\w.]){re.escape(name)}\b" if "." in name else rf"\b{name}\b", text):
+            wanted.add(view.name)
+            text += view.sql.lower()
+    return wanted
 
 
 def _kept(connection: duckdb.DuckDBPyConnection, sources: Sources) -> str:

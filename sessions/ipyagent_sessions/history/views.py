@@ -260,6 +260,79 @@ VIEWS: Final = (
         FROM base.events WHERE event_type = 'ActivityRetried'""",
         {"attempt": "number of the try that failed", "wait_s": "seconds until the next try"},
     ),
+    View(
+        "audit",
+        "One row for each thing that somebody decided or that was spent: who, when, what and why.",
+        """
+        SELECT session_id, seq, timestamp, task_id, coalesce(nullif(payload->>'$.by', ''), actor) AS who,
+            CASE event_type WHEN 'ControlRequested' THEN payload->>'$.action' WHEN 'ApprovalResolved' THEN 'answer'
+                WHEN 'SessionCreated' THEN 'create' WHEN 'SessionForked' THEN 'fork' WHEN 'TaskQueued' THEN 'run'
+                WHEN 'TaskResumed' THEN 'resume' WHEN 'TaskInterrupted' THEN 'pause' WHEN 'TaskCancelled' THEN 'cancel'
+                WHEN 'TaskSuspended' THEN 'suspend' WHEN 'ActivityRetried' THEN 'retry' WHEN 'ConfigChanged' THEN 'configure'
+                WHEN 'BudgetExceeded' THEN 'budget' WHEN 'CheckpointCreated' THEN 'checkpoint' ELSE 'spend' END AS action,
+            CASE event_type
+                WHEN 'ControlRequested' THEN concat_ws(': ', coalesce(payload->>'$.outcome', 'accepted'),
+                    nullif(coalesce(nullif(payload->>'$.reason', ''), payload->>'$.args.reason'), ''))
+                WHEN 'ApprovalResolved' THEN concat_ws(': ', payload->>'$.approval_id', payload->>'$.answer',
+                    payload->>'$.choice', nullif(payload->>'$.reason', ''))
+                WHEN 'SessionCreated' THEN payload->>'$.title'
+                WHEN 'SessionForked' THEN concat_ws(' ', payload->>'$.parent_session', 'at', payload->>'$.parent_seq',
+                    nullif(payload->>'$.direction', ''))
+                WHEN 'TaskQueued' THEN concat_ws(' ', payload->>'$.target', 'retry of ' || (payload->>'$.retry_of'),
+                    'rerun of ' || (payload->>'$.rerun_of'))
+                WHEN 'TaskResumed' THEN concat_ws(': ', payload->>'$.cause', nullif(payload->>'$.instruction', ''))
+                WHEN 'TaskCancelled' THEN payload->>'$.reason'
+                WHEN 'TaskSuspended' THEN concat_ws(': ', payload->>'$.reason', nullif(payload->>'$.detail', ''))
+                WHEN 'ActivityRetried' THEN concat_ws(' ', activity_id, payload->>'$.error_type', payload->>'$.error')
+                WHEN 'CheckpointCreated' THEN payload->>'$.label'
+                WHEN 'MessageAdded' THEN payload->>'$.model'
+                WHEN 'TaskInterrupted' THEN payload->>'$.partial'
+                WHEN 'ActivityCompleted' THEN activity_id
+                ELSE payload END AS why, cost_usd
+        FROM base.events
+        WHERE event_type IN ('ControlRequested', 'ApprovalResolved', 'SessionCreated', 'SessionForked', 'TaskQueued',
+                'TaskResumed', 'TaskInterrupted', 'TaskCancelled', 'TaskSuspended', 'ActivityRetried', 'ConfigChanged',
+                'BudgetExceeded')
+            OR cost_usd IS NOT NULL OR (event_type = 'CheckpointCreated' AND payload->>'$.trigger' = 'manual')""",
+        {
+            "who": "a person (user:...), engine, or whoever else acted",
+            "action": "create, run, resume, pause, suspend, cancel, fork, retry, answer, configure, budget, checkpoint, "
+            "spend, or what was asked of a task",
+            "why": "reason, cause, answer, or what was paid for",
+        },
+    ),
+    View(
+        "provenance",
+        "One row a file that was written, or a result of a task, with the prompt that caused it.",
+        """
+        WITH made AS (
+            SELECT session_id, seq, timestamp, task_id, 'file' AS what, path, checksum FROM artifacts
+            UNION ALL SELECT session_id, seq, timestamp, task_id, 'result', NULL, NULL
+            FROM base.events WHERE event_type = 'TaskCompleted'),
+        asked AS (
+            SELECT session_id, origin, seq, timestamp, actor, event_type,
+                CASE event_type WHEN 'MessageAdded' THEN payload->>'$.text'
+                    ELSE concat_ws(' ', payload->>'$.target', payload->>'$.args') END AS prompt
+            FROM base.story WHERE event_type = 'TaskQueued' OR (event_type = 'MessageAdded' AND payload->>'$.role' = 'user')),
+        answered AS (
+            SELECT session_id, seq, payload->>'$.model' AS model, payload->>'$.text' AS said
+            FROM base.story WHERE event_type = 'MessageAdded' AND payload->>'$.role' = 'assistant')
+        SELECT m.session_id, m.seq, m.timestamp, m.task_id, what, path, checksum, f.payload->>'$.tool' AS tool,
+            a.prompt, a.origin || ':' || a.seq AS prompt_event, a.timestamp AS asked,
+            CASE WHEN r.seq > a.seq THEN r.model END AS model, CASE WHEN r.seq > a.seq THEN r.said END AS said
+        FROM made m
+        JOIN base.events f ON f.session_id = m.session_id AND f.seq = m.seq
+        ASOF LEFT JOIN asked a ON a.session_id = m.session_id AND m.seq > a.seq
+        ASOF LEFT JOIN answered r ON r.session_id = m.session_id AND m.seq > r.seq""",
+        {
+            "what": "file or result",
+            "tool": "of an agent, that wrote the file",
+            "prompt": "what a person said last before it; of a workflow its target and arguments",
+            "prompt_event": "event_id of the prompt, which an ancestor may hold",
+            "model": "that answered the prompt last before it; NULL for a workflow",
+            "said": "what it said then",
+        },
+    ),
 )
 
 LINEAGE: Final = View(
