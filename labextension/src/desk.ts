@@ -17,11 +17,14 @@ export interface Where {
 /** The kernels of this page, as far as a resume needs them. */
 export interface Kernels {
   door(where: Where): ResumeDoor;
-  /** Let the notebook's kernel continue the session. Rejects with what the kernel said. */
-  resume(where: Where): Promise<void>;
+  /** Let the notebook's kernel continue the session, and tell how far that is. Rejects with what the kernel said. */
+  resume(where: Where, tell: Tell): Promise<void>;
   /** Let it do the session's task again, as a new one. Rejects likewise. */
-  rerun(where: Where): Promise<void>;
+  rerun(where: Where, tell: Tell): Promise<void>;
 }
+
+/** Says what is being done now. */
+export type Tell = (text: string) => void;
 
 const NOBODY: ReadonlySet<string> = new Set();
 
@@ -72,7 +75,8 @@ export class Desk {
     this.mark(id, key, true);
     try {
       if (deed.kind === 'resume') {
-        await this.kernels.resume({ ...where, sessionId: id });
+        await this.kernels.resume({ ...where, sessionId: id }, this.progress(id));
+        this.forget(id);
       } else {
         const outcome = await this.api.control(id, bodyOf(card, deed));
         if (outcome.outcome === 'pending') {
@@ -85,6 +89,14 @@ export class Desk {
     } finally {
       this.mark(id, key, false);
     }
+  }
+
+  /** Tells how far something is that takes a while. */
+  progress(id: string): Tell {
+    return text => {
+      this.tell(id, text, '', false);
+      this.listeners.forEach(told => told(id));
+    };
   }
 
   private tell(id: string, text: string, hint: string, bad: boolean): void {

@@ -43,7 +43,7 @@ const desk: JupyterFrontEndPlugin<Desk> = {
         )
     });
     const open = (id: string): void => void app.commands.execute('ipyagent:open', { session_id: id });
-    return new Desk(api, feed, new NotebookKernels(notebooks), open, registry === null ? null : new LabDraw(registry));
+    return new Desk(api, feed, new NotebookKernels(app, notebooks), open, registry === null ? null : new LabDraw(registry));
   }
 };
 
@@ -74,7 +74,7 @@ const panel: JupyterFrontEndPlugin<void> = {
     statusBar: IStatusBar | null,
     launcher: ILauncher | null
   ): void => {
-    const sessions = new SessionsPanel(new RowStore(shared.api, shared.feed), app.commands);
+    const sessions = new SessionsPanel(new RowStore(shared.api, shared.feed), app.commands, shared);
     const tabs = new WidgetTracker<SessionTab>({ namespace: 'ipyagent-session' });
     const showPanel = (): void => {
       if (!sessions.isAttached) {

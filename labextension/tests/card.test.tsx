@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { render } from 'preact-render-to-string';
 
 import { bodyOf } from '../src/desk.js';
-import { isSameNotebook, resumeCode } from '../src/lab/resume.js';
+import { isSameNotebook, isUndefined, rerunCode, resumeCode, setupOf, setupText } from '../src/lab/resume.js';
 import { isLong, reflow } from '../src/view/ask.js';
 import { answersOf, buttonsOf } from '../src/view/buttons.js';
 import { CardView, type CardProps } from '../src/view/card.js';
@@ -189,6 +189,7 @@ test('the second click of a double click is none', () => {
 
 test('only an id becomes code for a kernel', () => {
   assert.equal(resumeCode('kx2m9qv4tz'), '%load_ext ipyagent\n%agent resume kx2m9qv4tz --bg');
+  assert.equal(rerunCode('kx2m9qv4tz'), '%load_ext ipyagent\n%agent rerun kx2m9qv4tz --yes --bg');
   for (const bad of ['a', 'kx2m\n!rm', 'kx2m --say x', '']) {
     assert.throws(() => resumeCode(bad));
   }
@@ -199,4 +200,13 @@ test('a notebook is recognised by the end of its path', () => {
   assert.ok(isSameNotebook('RTC:work/a.ipynb', 'C:\\me\\work\\a.ipynb'));
   assert.ok(!isSameNotebook('a.ipynb', '/home/me/ba.ipynb'));
   assert.ok(!isSameNotebook('', '/home/me/a.ipynb'));
+});
+
+test('only the tagged code cells of a notebook are run to set it up', () => {
+  const cell = (source: unknown, tags: unknown, cell_type = 'code'): object => ({ cell_type, source, metadata: { tags } });
+  const notebook = { cells: [cell('a\nb', ['agent-setup']), cell(['c', 'd'], ['x', 'agent-setup']), cell('no', []), cell('md', ['agent-setup'], 'markdown'), cell('odd', 'agent-setup'), null] };
+  assert.deepEqual(setupOf(notebook), ['a\nb', 'cd']);
+  assert.equal(setupText(setupOf(notebook)), 'Its 2 cells tagged agent-setup are run, which begin with: a | cd');
+  assert.deepEqual(setupOf(null), []);
+  assert.ok(isUndefined(new Error("'audit', the workflow of session k, is not defined here")) && !isUndefined('x'));
 });

@@ -63,6 +63,11 @@ export class Lab {
     return fetch(`${this.url}${path}`, { headers: { Authorization: `token ${TOKEN}` } });
   }
 
+  /** Delete what is at a path, as a kernel's session. */
+  remove(path: string): Promise<Response> {
+    return fetch(`${this.url}${path}`, { method: 'DELETE', headers: { Authorization: `token ${TOKEN}` } });
+  }
+
   /** Post JSON as a program with a token does. */
   async post<T>(path: string, body: object): Promise<T> {
     const headers = { Authorization: `token ${TOKEN}`, 'Content-Type': 'application/json' };

@@ -188,7 +188,7 @@ async function rerun(desk: Desk, surface: Surface, target: Target): Promise<void
     return;
   }
   if (here) {
-    await desk.kernels.rerun(where).then(() => surface.showPanel(), error => complain('Rerun', error));
+    await desk.kernels.rerun(where, desk.progress(target.sessionId)).finally(() => desk.forget(target.sessionId)).then(() => surface.showPanel(), error => complain('Rerun', error));
   } else {
     Clipboard.copyToSystem(command);
   }

@@ -16,6 +16,8 @@ export interface PanelProps {
   /** The path of the notebook in front, null when there is none. */
   notebook: string | null;
   isSame: (path: string, recorded: string) => boolean;
+  /** What is being done with a session, or was the outcome of it; empty when there is nothing to tell. */
+  note: (sessionId: string) => string;
   open: (row: Row) => void;
   menu: (row: Row, x: number, y: number) => void;
 }
@@ -125,7 +127,7 @@ interface RowsProps extends PanelProps {
 
 const idOf = (item: Item): string => (item.kind === 'group' ? `group ${item.id}` : item.row.session_id);
 
-function Rows({ items, active, setActive, fold, open, menu }: RowsProps): JSX.Element {
+function Rows({ items, active, setActive, fold, note, open, menu }: RowsProps): JSX.Element {
   const offsets = useMemo(() => {
     const out = [0];
     for (const item of items) {
@@ -192,6 +194,7 @@ function Rows({ items, active, setActive, fold, open, menu }: RowsProps): JSX.El
             row={item.row}
             on={on}
             now={now}
+            note={note(item.row.session_id)}
             place={[index + 1, items.length]}
             open={() => {
               setActive(item.row.session_id);
@@ -230,15 +233,16 @@ interface RowProps {
   row: Row;
   on: boolean;
   now: number;
+  note: string;
   place: [number, number];
   open: () => void;
   menu: (x: number, y: number) => void;
 }
 
-function RowView({ row, on, now, place, open, menu }: RowProps): JSX.Element {
+function RowView({ row, on, now, note, place, open, menu }: RowProps): JSX.Element {
   const title = text.line(row.title || row.target || row.session_id, 120);
   const needsYou = groupOf(row) === 'needs';
-  const detail = detailOf(row, now);
+  const detail = note === '' ? detailOf(row, now) : text.line(note, 120);
   return (
     <div
       id={optionId(row.session_id)}

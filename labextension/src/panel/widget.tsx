@@ -3,6 +3,7 @@ import type { CommandRegistry } from '@lumino/commands';
 import { Menu } from '@lumino/widgets';
 import type { JSX } from 'preact';
 
+import type { Desk } from '../desk.js';
 import { isSameNotebook } from '../lab/resume.js';
 import { taskIcon } from '../lab/icon.js';
 import { ViewWidget } from '../lab/view.js';
@@ -25,9 +26,11 @@ export class SessionsPanel extends ViewWidget {
 
   constructor(
     private readonly store: RowStore,
-    private readonly commands: CommandRegistry
+    private readonly commands: CommandRegistry,
+    private readonly desk: Pick<Desk, 'notice' | 'onChange'>
   ) {
     super();
+    desk.onChange(() => this.redraw());
     this.id = PANEL_ID;
     this.addClass('ipa-side');
     this.title.icon = taskIcon;
@@ -49,6 +52,7 @@ export class SessionsPanel extends ViewWidget {
         notebook={this.notebook}
         isSame={isSameNotebook}
         open={row => void this.commands.execute('ipyagent:open', argsOf(row))}
+        note={id => this.desk.notice(id)?.text ?? ''}
         menu={(row, x, y) => this.openMenu(row, x, y)}
       />
     );

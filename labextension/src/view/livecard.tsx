@@ -89,7 +89,7 @@ export function LiveCard(props: LiveCardProps): JSX.Element {
               api: desk.api,
               open: desk.open,
               door,
-              resume: id => desk.kernels.resume({ ...where, sessionId: id })
+              resume: id => desk.kernels.resume({ ...where, sessionId: id }, desk.progress(session_id)).finally(() => desk.forget(session_id))
             }}
             intent={props.intent ?? null}
             sessionId={session_id}
