@@ -28,6 +28,7 @@ from ipyagent_sessions.events import Event, payload_of, seconds_of
 from ipyagent_sessions.lifecycle import TaskState
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.textsafe import plain
+from ipyagent_sessions.views import formats
 
 KINDS: Final = ("needs_you", "completed", "failed", "lost")
 _EVENTS: Final = {
@@ -218,7 +219,7 @@ def _text(event: Event, entry: Entry) -> str:
     of = f" of {row.total}" if row.total is not None else ""
     told = {
         "ApprovalRequested": f"needs you: {body.get('question', '')}",
-        "TaskCompleted": f"done: {row.done}{of} activities" + (f", ${row.cost_usd:.2f}" if row.cost_usd else ""),
+        "TaskCompleted": f"done: {row.done}{of} activities" + (f", {formats.money(row.cost_usd)}" if row.cost_usd else ""),
         "TaskFailed": f"failed: {body.get('error_type', '')}: {body.get('error', '')}",
         "TaskSuspended": body.get("detail") or "its process is gone",
     }[event.event_type]

@@ -67,6 +67,19 @@ export class Api {
     return this.request(`${session(sessionId)}/blobs/${encodeURIComponent(name)}`, { method: 'GET' }, String, response => response.text());
   }
 
+  /** A picture, in base64. */
+  picture(sessionId: string, name: string): Promise<string> {
+    const read = async (response: Response): Promise<string> => {
+      const bytes = new Uint8Array(await response.arrayBuffer());
+      let text = '';
+      for (let at = 0; at < bytes.length; at += 0x8000) {
+        text += String.fromCharCode(...bytes.subarray(at, at + 0x8000));
+      }
+      return btoa(text);
+    };
+    return this.request(`${session(sessionId)}/blobs/${encodeURIComponent(name)}`, { method: 'GET' }, String, read);
+  }
+
   /** What a fork at event `at` would mean. */
   aftermath(sessionId: string, at: number): Promise<Aftermath> {
     return this.get(`${session(sessionId)}/aftermath`, { at }, asAftermath);

@@ -105,7 +105,7 @@ const panel: JupyterFrontEndPlugin<void> = {
       execute: args => openDemo(app, typeof args['cwd'] === 'string' ? args['cwd'] : '')
     });
     palette?.addItem({ command: 'ipyagent:demo', category: 'Agent Sessions', args: { isPalette: true } });
-    launcher?.add({ command: 'ipyagent:demo', category: 'Notebook', rank: 100, args: { isLauncher: true } });
+    launcher?.add({ command: 'ipyagent:demo', category: 'Other', rank: 10, args: { isLauncher: true } });
     notebooks?.currentChanged.connect((_, current) => sessions.setNotebook(current?.context.path ?? null));
     if (restorer !== null) {
       restorer.add(sessions, PANEL_ID);

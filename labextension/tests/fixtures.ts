@@ -44,6 +44,10 @@ export function aCard(more: Partial<Card> = {}): Card {
     recovery: '',
     pausing: false,
     kind: 'workflow',
+    model: '',
+    requests: 0,
+    partial: '',
+    unpriced: 0,
     ...more
   };
 }

@@ -4,7 +4,7 @@ import { render } from 'preact-render-to-string';
 
 import { TalkFeed } from '../src/talk/feed.js';
 import { withoutRemote } from '../src/talk/remote.js';
-import { Talk } from '../src/talk/talk.js';
+import { Talk, outcomeOf } from '../src/talk/talk.js';
 import { MOST_ROWS, callText, costText, gridOf, piecesOf, plainOf } from '../src/talk/values.js';
 import { TalkView } from '../src/talk/view.js';
 import type { EventLine } from '../src/wire.js';
@@ -19,11 +19,14 @@ const message = (seq: number, role: string, text: string, more = {}): EventLine 
 const STORY: EventLine[] = [
   message(1, 'user', 'how many?'),
   started(2, '/gpt', 'model'),
-  inTask(anEvent(3, 'ActivityCompleted', 3, { activity_id: '/gpt', payload: { name: 'gpt', kind: 'model' }, input_tokens: 1200, output_tokens: 30, cost_usd: 0.02, execution_time_ms: 2300 })),
-  message(4, 'assistant', 'let me **count**', { message: { parts: [{ part_kind: 'thinking', content: 'hm' }, { part_kind: 'text', content: 'x' }] } }),
-  started(5, '/grep', 'tool', { args: { pattern: 'TODO' }, effect: 'none' }),
+  {
+    ...message(3, 'assistant', 'let me **count**', { index: 1, model: 'gpt', message: { parts: [{ part_kind: 'thinking', content: 'hm' }, { part_kind: 'text', content: 'x' }] } }),
+    ...{ activity_id: '/gpt', input_tokens: 1200, output_tokens: 30, cost_usd: 0.02 }
+  },
+  inTask(anEvent(4, 'ActivityCompleted', 4, { activity_id: '/gpt', payload: { name: 'gpt', kind: 'model', result: {} }, execution_time_ms: 2300 })),
+  started(5, '/grep', 'tool', { args: [[], { pattern: 'TODO' }], effect: 'none' }),
   inTask(anEvent(6, 'ActivityRetried', 6, { activity_id: '/grep', attempt: 1, payload: { name: 'grep', error_type: 'OSError', error: 'busy' } })),
-  inTask(anEvent(7, 'ActivityCompleted', 7, { activity_id: '/grep', attempt: 2, payload: { name: 'grep', kind: 'tool', result: { $: 'tuple', v: [1, 2] } } })),
+  inTask(anEvent(7, 'ActivityCompleted', 7, { activity_id: '/grep', attempt: 2, payload: { name: 'grep', kind: 'tool', result: { return: [1, 2] } } })),
   started(8, '/rm', 'tool', { args: {}, effect: 'irreversible' })
 ];
 
@@ -43,6 +46,31 @@ test('a conversation is what was said and called, in order, and a request is tol
   assert.ok(answer?.kind === 'said');
   assert.equal(answer.thinking, 'hm');
   assert.equal(costText(answer.cost), '2.3 s · 1.2 k in, 30 out · $0.02');
+});
+
+test('a message at a place that was taken replaces what was said from there on', () => {
+  const talk = talkOf([
+    ...STORY,
+    message(30, 'assistant', 'half an ans', { partial: true, index: 2 }),
+    message(31, 'tool', 'grep: 1', { index: 2 }),
+    message(32, 'assistant', 'once more', { index: 1 })
+  ]);
+  const said = talk.of('').flatMap(item => (item.kind === 'said' ? [`${item.text}${item.partial ? ' …' : ''}`] : []));
+  assert.deepEqual(said, ['how many?', 'half an ans …', 'once more']);
+});
+
+test('what a tool told in place of a value is a failure, and its pictures belong to it', () => {
+  const talk = talkOf([
+    started(1, '/plot', 'tool', { args: [[], {}] }),
+    inTask(anEvent(2, 'PictureMade', 2, { parent_event: 1, payload: { blob: 'b'.repeat(64), media_type: 'image/png' } })),
+    inTask(anEvent(3, 'PictureMade', 3, { parent_event: 1, payload: { blob: 'c'.repeat(64), media_type: 'image/svg+xml' } })),
+    inTask(anEvent(4, 'ActivityCompleted', 4, { activity_id: '/plot', payload: { kind: 'tool', result: { failed: 'no such column' } } }))
+  ]);
+  const [call] = talk.of('');
+  assert.ok(call?.kind === 'called');
+  assert.deepEqual([call.fate, call.error, call.result, call.args], ['failed', 'no such column', undefined, {}]);
+  assert.deepEqual(call.pictures, [{ blob: 'b'.repeat(64), mime: 'image/png' }]);
+  assert.deepEqual(outcomeOf({ return: 3, other: 1 }), { value: { return: 3, other: 1 }, told: '' });
 });
 
 test('what was open when the process died has no known outcome', () => {
@@ -131,7 +159,7 @@ test('events are asked for from where the last answer looked, not from the last 
 });
 
 test('hostile text in a stream is text', () => {
-  const api = { talk: () => new Promise<never>(() => undefined), blob: () => new Promise<never>(() => undefined) };
+  const api = { talk: () => new Promise<never>(() => undefined), blob: () => new Promise<never>(() => undefined), picture: () => new Promise<never>(() => undefined) };
   const markup = render(
     <TalkView api={api} draw={null} sessionId="kx2m" task="" seq={1} partial={HOSTILE} running tall={false} />
   );

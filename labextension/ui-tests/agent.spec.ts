@@ -75,3 +75,35 @@ test('a streamed answer is Markdown, the card does not jump, and an edited call 
   await page.locator('.ipa-tab .ipa-talk').scrollIntoViewIfNeeded();
   await shot(page, 'agent-dark');
 });
+
+/** Turns of a model, as a cell writes them into a file. */
+const SCRIPT = `
+turns = [
+    {"say": "I look at the **numbers** first.\\n\\n| a | b |\\n|---|---|\\n| 1 | 2 |", "tokens_per_s": 30, "cost": 0.004,
+     "usage": {"input": 120, "output": 30}, "call": [{"tool": "run_python", "args": {"code": "print('counted')\\n6 * 7"}}]},
+    {"say": "It is **42**, and written down."},
+]
+import json
+json.dump(turns, open("play.yaml", "w"))
+`;
+
+test('a real agent with a script: it streams, asks before it runs code, and runs what the person made of it', async ({ page }) => {
+  const asks = '%%agent --model scripted:play.yaml --approve ask --bg\nWhat is the answer?';
+  await lab.open(page, 'real.ipynb', [SCRIPT, '%load_ext ipyagent', asks]);
+  await runAll(page);
+  const ask = card(page).locator('.ipa-ask');
+  await expect(ask).toContainText('run_python');
+  await expect(card(page).locator('.ipa-talk strong')).toHaveText('numbers');
+  await page.waitForTimeout(500);
+  await button(ask, 'edit').click();
+  await ask.locator('textarea').fill(JSON.stringify({ code: "open('answer.md', 'w').write('42'); print('as edited')" }));
+  await expect(ask.locator('.ipa-changes')).toContainText('code');
+  await shot(page, 'agent-real-edit');
+  await button(ask, 'approved').click();
+  await expect(card(page)).toHaveAttribute('data-state', 'completed');
+  await expect(card(page).locator('.ipa-talk')).toContainText('It is 42, and written down.');
+  expect((await lab.json<{ content: string }>('api/contents/answer.md')).content).toBe('42');
+  await card(page).locator('summary', { hasText: 'run_python(' }).click();
+  await expect(card(page).locator('.ipa-call-body').first()).toContainText('as edited');
+  await shot(page, 'agent-real');
+});

@@ -38,22 +38,24 @@ log = session.append(this_process(by="tests"))
 def emit(kind, body, activity=None, **more):
     return log.emit(kind, body, task_id=task, activity_id=activity, **more)
 
-def say(role, text, **more):
-    emit("MessageAdded", {"role": role, "text": text, **more}, ignorable=True)
+def say(role, text, index, activity=None, message=None, **cost):
+    emit("MessageAdded", p.MessageAdded(role, text, index, as_raw(message)), activity, **cost)
 
 def call(name, args, result, kind="tool", effect="none", **cost):
     activity = f"/{name}:{log.state.seq}"
-    emit("ActivityStarted", p.ActivityStarted(name, kind, effect=effect, args=as_raw(args)), activity)
-    emit("ActivityCompleted", p.ActivityCompleted(name, kind, result=as_raw(result)), activity, **cost)
+    emit("ActivityStarted", p.ActivityStarted(name, kind, effect=effect, args=as_raw([[], args])), activity)
+    emit("ActivityCompleted", p.ActivityCompleted(name, kind, result=as_raw({"return": result})), activity, **cost)
 
 emit("TaskQueued", p.TaskQueued("agent", kind="agent", title="Which modules lack docstrings?"), actor="user")
 emit("TaskStarted", p.TaskStarted())
-say("user", "Which modules of the standard library lack docstrings?")
-call("scripted", None, None, "model", input_tokens=1240, output_tokens=38, cost_usd=0.012, execution_time_ms=1800.0)
-say("assistant", "I count them first.", message={"kind": "response", "parts": [{"part_kind": "thinking", "content": "A query over the index will do."}]})
+say("user", "Which modules of the standard library lack docstrings?", 0)
+emit("ActivityStarted", p.ActivityStarted("model", "model"), "/first")
+thought = {"kind": "response", "parts": [{"part_kind": "thinking", "content": "A query over the index will do."}], "model_name": "scripted"}
+say("assistant", "I count them first.", 1, "/first", thought, input_tokens=1240, output_tokens=38, cost_usd=0.012)
+emit("ActivityCompleted", p.ActivityCompleted("model", "model"), "/first", execution_time_ms=1800.0)
 call("sql", {"query": "select module, count(*) from functions group by 1"}, [{"module": "email", "n": 412}, {"module": "asyncio", "n": 901}])
 call("run_python", {"code": "plot()"}, {"outputs": [{"output_type": "stream", "text": "drawn"}, {"data": {"image/png": PIXEL, "text/plain": "<Figure>"}}]})
-emit("ActivityStarted", p.ActivityStarted("scripted", "model"), "/last")
+emit("ActivityStarted", p.ActivityStarted("model", "model"), "/last")
 log.barrier()
 summarised(session)
 print(session.id, flush=True)
@@ -63,8 +65,8 @@ while not (store.root / "enough").exists():
     at = (at + 12) % (len(ANSWER) + 400)
     write_live(session.layout, Live(task, log.epoch, time.time(), partial=ANSWER[:at] if at else ANSWER[:1], last_seq=log.state.seq), log.disk)
     time.sleep(0.1)
-emit("ActivityCompleted", p.ActivityCompleted("scripted", "model"), "/last", input_tokens=2100, output_tokens=310, cost_usd=0.031, execution_time_ms=5200.0)
-say("assistant", ANSWER)
+say("assistant", ANSWER, 2, "/last", input_tokens=2100, output_tokens=310, cost_usd=0.031)
+emit("ActivityCompleted", p.ActivityCompleted("model", "model"), "/last", execution_time_ms=5200.0)
 details = {"tool": "delete_files", "arguments": {"paths": ["build/", "dist/"], "force": False}, "effect": "irreversible"}
 emit("ApprovalRequested", p.ApprovalRequested("a1", "Delete the folders that the build left?", as_raw(details), "d1", kind="tool", effect="irreversible"), "/delete_files:1")
 emit("TaskSuspended", p.TaskSuspended("approval", "delete_files"))

@@ -23,7 +23,16 @@ MAX_ANSWER: Final = 8 * 2**20
 MAX_BLOB: Final = 64 * 2**20
 MAX_STATES: Final = 256
 _TALK: Final = frozenset(
-    {"TaskQueued", "TaskSuspended", "TaskInterrupted", "TaskCompleted", "TaskFailed", "MessageAdded", "ActivityRetried"}
+    {
+        "TaskQueued",
+        "TaskSuspended",
+        "TaskInterrupted",
+        "TaskCompleted",
+        "TaskFailed",
+        "MessageAdded",
+        "ActivityRetried",
+        "PictureMade",
+    }
 )
 _FIELDS: Final = Event.__struct_fields__
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")

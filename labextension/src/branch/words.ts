@@ -6,7 +6,7 @@ export type Way = 'fork' | 'rerun';
 
 /** Where a workflow is defined: what the server cannot run by itself, a kernel or a terminal can. */
 export interface Home {
-  /** A module, or `__main__` for the kernel of the notebook. */
+  /** A module, or `__main__` for the kernel of the notebook; an agent's own module needs the notebook's tools. */
   definition: string;
   notebook: string | null;
   cell: string | null;
@@ -54,7 +54,7 @@ function names(open: readonly string[]): string {
 /** The command that continues or repeats `sessionId`, and who has to give it. */
 export function commandOf(doing: 'resume' | 'rerun', sessionId: string, home: Home): { where: string; command: string } {
   const words = `${doing} ${sessionId}${doing === 'rerun' ? ' --yes' : ''}`;
-  if (home.definition !== '' && home.definition !== '__main__') {
+  if (home.definition !== '' && home.definition !== '__main__' && !home.definition.startsWith('ipyagent_sessions.')) {
     return { where: `in a terminal, where ${line(home.definition, 60)} can be imported`, command: `ipyagent ${words}` };
   }
   const notebook = home.notebook === null ? 'the notebook that defines it' : line(home.notebook.split(/[\\/]/).pop() ?? '', 60);

@@ -2,7 +2,8 @@
  * A conversation from its events: what was said, what was called, and what that gave. Pure and incremental: `take` is given each
  * event once, in order.
  *
- * A message and the model request that made it are two events; the request's tokens, cost and time are told with the message.
+ * A message and the model request that made it are told together: tokens and cost come with the message, the time with the end of
+ * the request. A message at a place that was taken replaces what was said from there on, as after a crash in its middle.
  */
 import { isFields } from '../guards.js';
 import type { EventLine } from '../wire.js';
@@ -27,6 +28,10 @@ export interface Said {
   /** What the model thought aloud before it, when it is told. */
   thinking: string;
   cost: Cost | null;
+  /** The model that said it; empty when it is not told. */
+  model: string;
+  /** What had come of an answer when it was cut short. */
+  partial: boolean;
   /** Bytes that were not sent; the text is empty then. */
   leftOut: number | null;
   blob: string | null;
@@ -50,6 +55,13 @@ export interface Called {
   /** Where what was left out can be read: the events, and the blobs. */
   argsFrom: Elsewhere | null;
   resultFrom: Elsewhere | null;
+  pictures: Picture[];
+}
+
+/** A picture that a tool made. */
+export interface Picture {
+  blob: string;
+  mime: 'image/png' | 'image/jpeg';
 }
 
 export interface Elsewhere {
@@ -68,13 +80,19 @@ export class Talk {
   /** The last event that was looked at. */
   seq = 0;
   private readonly open = new Map<string, Called>();
-  private request: Called | null = null;
+  private readonly calls = new Map<number, Called>();
+  /** What was said, by its place in the conversation. */
+  private readonly places: Said[] = [];
+  private readonly answers = new Map<string, Said>();
 
   take(event: EventLine): void {
     const body = isFields(event.payload) ? event.payload : {};
     switch (event.event_type) {
       case 'MessageAdded':
         this.said(event, body);
+        break;
+      case 'PictureMade':
+        this.pictured(event, body);
         break;
       case 'ActivityStarted':
         if (body['kind'] === 'model' || body['kind'] === 'tool' || leftOut(event)) {
@@ -104,9 +122,19 @@ export class Talk {
     }
   }
 
-  /** What belongs to one task, or everything for an empty id. Of model requests only those that came to nothing are lines. */
+  /**
+   * What belongs to one task, or everything for an empty id. Of model requests only those that came to nothing are lines, and what
+   * tools returned is told with their calls. Answers that only call are left out when there is nothing to read of them.
+   */
   of(task: string): Item[] {
-    return this.items.filter(item => (task === '' || item.task === task) && !(item.kind === 'called' && item.model && (item.fate === 'ok' || item.fate === 'open')));
+    return this.items.filter(item => {
+      if (task !== '' && item.task !== task) {
+        return false;
+      }
+      return item.kind === 'called'
+        ? !item.model || (item.fate !== 'ok' && item.fate !== 'open')
+        : item.role !== 'tool' && (item.role !== 'assistant' || item.text !== '' || item.thinking !== '' || item.blob !== null || item.leftOut !== null);
+    });
   }
 
   /** Whether a model is being asked now. */
@@ -116,21 +144,35 @@ export class Talk {
 
   private said(event: EventLine, body: Record<string, unknown>): void {
     const role = str(body['role']);
-    const request = role === 'assistant' ? this.request : null;
-    if (request !== null) {
-      this.request = null;
-    }
-    this.items.push({
+    const said: Said = {
       kind: 'said',
       seq: event.seq,
       task: event.task_id ?? '',
       role: ROLES.has(role) ? (role as Role) : 'assistant',
       text: str(body['text']),
       thinking: thinkingOf(body['message']),
-      cost: request?.cost ?? (role === 'assistant' ? costOf(event) : null),
+      cost: role === 'assistant' ? costOf(event) : null,
+      model: str(body['model']) || modelOf(body['message']),
+      partial: body['partial'] === true,
       leftOut: event.payload_bytes ?? null,
       blob: strOrNull(body['text_blob'])
-    });
+    };
+    if (!said.partial) {
+      const gone = this.places.splice(num(body['index']) ?? this.places.length);
+      gone.forEach(each => this.items.splice(this.items.indexOf(each), 1));
+      this.places.push(said);
+    }
+    this.items.push(said);
+    if (role === 'assistant') {
+      this.answers.set(event.activity_id ?? '', said);
+    }
+  }
+
+  private pictured(event: EventLine, body: Record<string, unknown>): void {
+    const [blob, mime] = [str(body['blob']), body['media_type']];
+    if (blob !== '' && (mime === 'image/png' || mime === 'image/jpeg')) {
+      this.calls.get(event.parent_event ?? 0)?.pictures.push({ blob, mime });
+    }
   }
 
   private started(event: EventLine, body: Record<string, unknown>): void {
@@ -146,15 +188,17 @@ export class Talk {
       effect: str(body['effect']),
       attempt: event.attempt ?? 1,
       fate: 'open',
-      args: body['args'],
+      args: argumentsOf(body['args']),
       result: undefined,
       error: '',
       cost: UNKNOWN,
       argsFrom: elsewhere(event, body, 'args_blob'),
-      resultFrom: null
+      resultFrom: null,
+      pictures: []
     };
     this.items.push(call);
     this.open.set(id, call);
+    this.calls.set(event.seq, call);
   }
 
   private ended(event: EventLine, body: Record<string, unknown>, fate: Fate): void {
@@ -166,11 +210,14 @@ export class Talk {
     call.fate = fate;
     call.attempt = event.attempt ?? call.attempt;
     call.cost = costOf(event);
-    call.result = body['result'];
-    call.error = fate === 'ok' ? '' : problem(body);
+    const { value, told } = outcomeOf(body['result']);
+    call.result = value;
+    call.error = fate === 'ok' ? told : problem(body);
+    call.fate = fate === 'ok' && told !== '' ? 'failed' : fate;
     call.resultFrom = fate === 'ok' ? elsewhere(event, body, 'result_blob') : null;
-    if (call.model && fate === 'ok') {
-      this.request = call;
+    const answer = this.answers.get(call.id);
+    if (call.model && answer?.cost) {
+      answer.cost.ms = call.cost.ms;
     }
   }
 
@@ -211,6 +258,33 @@ function elsewhere(event: EventLine, body: Record<string, unknown>, key: string)
     return null;
   }
   return { seq: event.seq, blob, bytes: blob === null ? (event.payload_bytes ?? null) : (event.blobs?.[blob] ?? null) };
+}
+
+/** What a call was given: recorded as positional and named values, of which a tool has the latter. */
+function argumentsOf(args: unknown): unknown {
+  if (Array.isArray(args) && args.length <= 2 && Array.isArray(args[0]) && args[0].length === 0) {
+    return args[1];
+  }
+  return args;
+}
+
+/** What a tool's outcome holds: a value, or what was told to the model in its place. */
+export function outcomeOf(result: unknown): { value: unknown; told: string } {
+  if (isFields(result)) {
+    const keys = Object.keys(result);
+    if ('return' in result && keys.every(key => key === 'return' || key === 'content' || key === 'metadata')) {
+      return { value: result['return'], told: '' };
+    }
+    const told = result['failed'] ?? result['retry'];
+    if (keys.length === 1 && typeof told === 'string') {
+      return { value: undefined, told };
+    }
+  }
+  return { value: result, told: '' };
+}
+
+function modelOf(message: unknown): string {
+  return isFields(message) ? str(message['model_name']) : '';
 }
 
 /** The thinking parts of a recorded model message. */

@@ -7,7 +7,7 @@ import { isFields } from '../guards.js';
 import { block, line, size, tail } from '../text.js';
 import { Press } from '../view/press.js';
 import { TalkFeed } from './feed.js';
-import type { Called, Elsewhere, Said } from './talk.js';
+import { outcomeOf, type Called, type Elsewhere, type Picture, type Said } from './talk.js';
 import { callText, costText, fateText, piecesOf, textOf, type Figure, type Grid, type Piece } from './values.js';
 
 /** Draws what only a front end can, and as untrusted: Markdown, sanitised HTML, pictures. */
@@ -19,7 +19,7 @@ export interface Draw {
 }
 
 export interface TalkProps {
-  api: Pick<Api, 'talk' | 'blob'>;
+  api: Pick<Api, 'talk' | 'blob' | 'picture'>;
   draw: Draw | null;
   sessionId: string;
   /** Only what belongs to this task; empty for the whole session. */
@@ -33,6 +33,7 @@ export interface TalkProps {
 
 const PARTIAL_SHOWN = 16_000;
 const TEXT_SHOWN = 60_000;
+const MOST_PICTURES = 8;
 const LARGEST_LOAD = 1_048_576;
 
 export function TalkView(props: TalkProps): JSX.Element | null {
@@ -46,16 +47,28 @@ export function TalkView(props: TalkProps): JSX.Element | null {
   const [whole, setWhole] = useState(props.tall);
   const box = useRef<HTMLDivElement>(null);
   useFollowEnd(box, running);
+  const [cut, setCut] = useState(false);
+  useLayoutEffect(() => {
+    const node = box.current;
+    if (node !== null && !running && !whole) {
+      setCut(node.scrollHeight > node.clientHeight + 4);
+    }
+  });
   if (items.length === 0 && partial === '' && !running) {
     return feed.problem === '' ? null : <p class="ipa-stale">the conversation cannot be read: {line(feed.problem, 300)}</p>;
   }
+  const read = (blob: string): Promise<string> => api.picture(sessionId, blob);
   const load = (from: Elsewhere): Promise<unknown> => loaded(api, sessionId, from);
   const classes = ['ipa-talk', live.current && !whole && 'ipa-held', whole && 'ipa-whole'].filter(Boolean).join(' ');
   return (
     <section class="ipa-talk-frame" aria-label="conversation">
       <div class={classes} ref={box} tabIndex={0} role="log" aria-label="messages" aria-live="off">
         {items.map(item =>
-          item.kind === 'said' ? <SaidView key={item.seq} said={item} draw={draw} load={load} /> : <CalledView key={item.seq} call={item} draw={draw} load={load} />
+          item.kind === 'said' ? (
+            <SaidView key={item.seq} said={item} draw={draw} load={load} />
+          ) : (
+            <CalledView key={item.seq} call={item} draw={draw} load={load} read={read} />
+          )
         )}
         {partial !== '' ? (
           <div class="ipa-said-by ipa-by-assistant ipa-streaming">
@@ -65,7 +78,7 @@ export function TalkView(props: TalkProps): JSX.Element | null {
           <p class="ipa-thinking">waiting for the model…</p>
         ) : null}
       </div>
-      {live.current && !running && !props.tall ? (
+      {cut && !running && !props.tall ? (
         <Press name="talk-whole" label={whole ? 'Show less' : 'Show all of it'} onPress={() => setWhole(!whole)} />
       ) : null}
     </section>
@@ -102,20 +115,20 @@ async function loaded(api: Pick<Api, 'talk' | 'blob'>, sessionId: string, from: 
   if (from.blob !== null) {
     const text = await api.blob(sessionId, from.blob);
     try {
-      return JSON.parse(text);
+      return outcomeOf(JSON.parse(text)).value;
     } catch {
       return text;
     }
   }
   const page = await api.talk(sessionId, from.seq - 1, 1, LARGEST_LOAD);
   const body = page.events[0]?.payload;
-  return isFields(body) ? (body['result'] ?? body['args'] ?? body['text']) : undefined;
+  return isFields(body) ? (outcomeOf(body['result']).value ?? body['args'] ?? body['text']) : undefined;
 }
 
 type Load = (from: Elsewhere) => Promise<unknown>;
 
 function SaidView({ said, draw, load }: { said: Said; draw: Draw | null; load: Load }): JSX.Element {
-  const cost = costText(said.cost);
+  const cost = [said.partial ? 'cut short' : '', said.model === '' ? '' : line(said.model, 60), costText(said.cost)].filter(part => part !== '').join(' · ');
   const from = said.blob !== null || said.leftOut !== null ? { seq: said.seq, blob: said.blob, bytes: said.leftOut } : null;
   return (
     <div class={`ipa-said-by ipa-by-${said.role}`}>
@@ -138,25 +151,53 @@ function SaidView({ said, draw, load }: { said: Said; draw: Draw | null; load: L
   );
 }
 
-function CalledView({ call, draw, load }: { call: Called; draw: Draw | null; load: Load }): JSX.Element {
+interface CalledProps {
+  call: Called;
+  draw: Draw | null;
+  load: Load;
+  read: (blob: string) => Promise<string>;
+}
+
+function CalledView({ call, draw, load, read }: CalledProps): JSX.Element {
   const cost = costText(call.cost);
   return (
-    <details class={`ipa-call ipa-fate-${call.fate}`}>
-      <summary data-lm-suppress-shortcuts="true">
-        <span class="ipa-call-text">{line(call.model ? `asked ${call.name}` : callText(call.name, call.args), 160)}</span>
-        <span class="ipa-call-fate">
-          {fateText(call)}
-          {call.effect === '' || call.effect === 'none' ? '' : ` · ${line(call.effect, 20)}`}
-          {cost === '' ? '' : ` · ${cost}`}
-        </span>
-      </summary>
-      <div class="ipa-call-body">
-        <Value name="arguments" value={call.args} from={call.argsFrom} draw={draw} load={load} />
-        {call.error === '' ? null : <p class="ipa-call-error">{block(call.error.slice(0, 4000))}</p>}
-        <Value name="result" value={call.result} from={call.resultFrom} draw={draw} load={load} />
-      </div>
-    </details>
+    <>
+      <details class={`ipa-call ipa-fate-${call.fate}`}>
+        <summary data-lm-suppress-shortcuts="true">
+          <span class="ipa-call-text">{line(call.model ? `asked ${call.name}` : callText(call.name, call.args), 160)}</span>
+          <span class="ipa-call-fate">
+            {fateText(call)}
+            {call.effect === '' || call.effect === 'none' ? '' : ` · ${line(call.effect, 20)}`}
+            {cost === '' ? '' : ` · ${cost}`}
+          </span>
+        </summary>
+        <div class="ipa-call-body">
+          <Value name="arguments" value={call.args} from={call.argsFrom} draw={draw} load={load} />
+          {call.error === '' ? null : <p class="ipa-call-error">{block(call.error.slice(0, 4000))}</p>}
+          <Value name="result" value={call.result} from={call.resultFrom} draw={draw} load={load} />
+        </div>
+      </details>
+      {draw === null
+        ? null
+        : call.pictures.slice(0, MOST_PICTURES).map(each => <PictureView key={each.blob} picture={each} draw={draw} read={read} />)}
+    </>
   );
+}
+
+/** A picture that a tool made, fetched when it is first shown. */
+function PictureView({ picture, draw, read }: { picture: Picture; draw: Draw; read: (blob: string) => Promise<string> }): JSX.Element {
+  const [data, setData] = useState<string | null>(null);
+  useEffect(() => {
+    let alive = true;
+    void read(picture.blob).then(
+      found => alive && setData(found),
+      () => undefined
+    );
+    return () => {
+      alive = false;
+    };
+  }, [picture.blob]);
+  return <div class="ipa-picture">{data === null ? null : <Drawn figure={{ mime: picture.mime, data }} draw={draw} />}</div>;
 }
 
 function Value(props: { name: string; value: unknown; from: Elsewhere | null; draw: Draw | null; load: Load }): JSX.Element | null {

@@ -60,7 +60,7 @@ export function CardView(props: CardProps): JSX.Element {
           {title}
         </h3>
         <span class="ipa-id" title="task · workflow">
-          {text.line(card.task_id, 60)} · {text.line(card.target, 60)}
+          {text.line(card.task_id, 60)} · {text.line((card.kind === 'agent' && card.model) || card.target, 60)}
         </span>
         <span class="ipa-buttons" role="group" aria-label="controls" ref={controls}>
           {sure && mayCancel ? (

@@ -102,7 +102,8 @@ export function footFacts(card: Card): Fact[] {
     out.push(fact('disk', 'disk', `${Math.round(card.disk_used_percent)} %`, '', 'used, where the store is'));
   }
   if (card.tokens > 0 || card.cost_usd > 0) {
-    out.push(fact('cost', '', text.quantity(card.tokens), `tokens · ${text.money(card.cost_usd)}`));
+    const unpriced = card.unpriced > 0 ? `${card.unpriced} requests whose price is not known are not in it` : '';
+    out.push(fact('cost', '', text.quantity(card.tokens), `tokens · ${unpriced && 'at least '}${text.money(card.cost_usd)}`, unpriced));
   }
   return out;
 }
