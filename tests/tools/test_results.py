@@ -72,7 +72,7 @@ def test_a_result_always_fits_into_a_request(value: Any) -> None:
 
 
 def test_an_error_of_ours_is_told_with_its_hint_and_without_its_type() -> None:
-    assert explained(UsageError("no such file", hint="look with list_files")) == "no such file  look with list_files"
+    assert explained(UsageError("no such file", hint="look with list_files")) == "no such file; look with list_files"
 
 
 def test_an_error_text_is_bounded() -> None:

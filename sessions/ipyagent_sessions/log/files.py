@@ -121,7 +121,7 @@ def sync_file(fd: int) -> None:
 def make_folder(path: Path) -> None:
     """Make a folder whose name survives: what is put into it may be acknowledged afterwards."""
     try:
-        path.mkdir()
+        path.mkdir(parents=True)
     except FileExistsError:
         return
     sync_folder(path.parent)
