@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic_ai import Agent, BinaryContent
-from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, ToolReturnPart
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from ipyagent_sessions import workflow
@@ -36,8 +36,15 @@ class Play:
         self.steps = steps
         self.sent: list[list[str]] = []
         self.faults: list[str] = []
-        self.model = FunctionModel(stream_function=self._stream, model_name="played")
+        self.model = FunctionModel(self._whole, stream_function=self._stream, model_name="played")
         self._before = before
+
+    async def _whole(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        """The same without streaming, for an agent that runs inside a tool."""
+        pieces = [piece async for piece in self._stream(messages, info)]
+        texts = [TextPart("".join(pieces))] if isinstance(pieces[0], str) else []
+        called = [call for piece in pieces if isinstance(piece, dict) for call in piece.values()]
+        return ModelResponse(parts=[*texts, *(ToolCallPart(c.name, c.json_args, c.tool_call_id) for c in called)])
 
     def number(self, messages: list[ModelMessage]) -> int:
         """Which step comes next, from 0."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import json
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
-import msgspec
 from pydantic import ValidationError
 from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, ToolApproved, ToolDefinition, ToolDenied
 from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, ToolFailed, ToolFailedError, ToolRetryError
@@ -18,8 +18,9 @@ from pydantic_ai.messages import ToolCallPart
 from ipyagent_sessions.agent import outcome
 from ipyagent_sessions.agent.conversation import Conversation
 from ipyagent_sessions.agent.permission import PERMISSIONS, Permission, Rules
+from ipyagent_sessions.agent.secrets import Scrub
 from ipyagent_sessions.agent.tools.workbench import calling
-from ipyagent_sessions.errors import ActivityTimeout, ResultLost
+from ipyagent_sessions.errors import ActivityError, ActivityTimeout, ResultLost
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import EFFECTS, Done, Effect
 from ipyagent_sessions.run.task import TaskStop
@@ -32,9 +33,7 @@ _TOLD: Final = (ToolRetryError, ToolFailedError, ModelRetry, ToolFailed)
 class Calls:
     """The tool calls of a turn."""
 
-    def __init__(
-        self, ctx: Context, talk: Conversation, rules: Rules, verifiers: Mapping[str, Verify], scrub: Callable[[str], str]
-    ) -> None:
+    def __init__(self, ctx: Context, talk: Conversation, rules: Rules, verifiers: Mapping[str, Verify], scrub: Scrub) -> None:
         self._ctx = ctx
         self._run = ctx.task
         self._talk = talk
@@ -54,7 +53,7 @@ class Calls:
     ) -> Any:
         """What the tool returned, now or before.  Raises ModelRetry or ToolFailed for what the model is to be told."""
         effect = _effect_of(definition)
-        key, raw = self._key(call), call.args_as_dict()
+        key, raw = self._key(call), self._without_secrets(call.args_as_dict())  # as a resume reads them
         try:
             with self._beside_others():
                 if not ctx.tool_call_approved:
@@ -84,7 +83,7 @@ class Calls:
 
     async def _approved(self, call: ToolCallPart, ctx: RunContext[Any]) -> ToolApproved | ToolDenied:
         definition = ctx.tool_manager.get_tool_def(call.tool_name) if ctx.tool_manager is not None else None
-        key, arguments = self._key(call), call.args_as_dict()
+        key, arguments = self._key(call), self._without_secrets(call.args_as_dict())
         try:
             edited = await self._permitted(call.tool_name, arguments, key, _effect_of(definition), "ask")
         except ToolFailed as refused:
@@ -174,15 +173,18 @@ class Calls:
         except ActivityTimeout as late:
             unknown = "" if effect == "none" else " Whether it had an effect is not known."
             raise ToolFailed(f"{tool} {late.error}.{unknown}") from late
+        except ActivityError as failed:
+            raise ActivityError(failed.name, failed.error_type, self._scrub(failed.error)) from failed
         if recorded == outcome.WAITS:
             raise ApprovalRequired
         return live[0] if live else outcome.given(recorded)
 
-    def _without_secrets(self, kept: outcome.Outcome) -> outcome.Outcome:
-        """`kept` without secret values, which the model must not see either; the same object when there are none."""
-        text = msgspec.json.encode(kept).decode()
+    def _without_secrets(self, kept: dict[str, Any]) -> dict[str, Any]:
+        """An outcome or arguments without secret values, which the model must not see either; the same object when there are
+        none."""
+        text = _json(kept)
         clean = self._scrub(text)
-        return kept if clean == text else cast("outcome.Outcome", msgspec.json.decode(clean))
+        return kept if clean == text else cast("dict[str, Any]", json.loads(clean))
 
     def _key(self, call: ToolCallPart) -> str:
         """Which call of which response this is, as 3.1: providers give the same call id again in another response."""
@@ -205,8 +207,8 @@ class Calls:
             await asyncio.wait(self._busy)
 
 
-def _json(arguments: dict[str, Any]) -> str:
-    return msgspec.json.encode(arguments).decode()
+def _json(value: dict[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _denied(answer: Answer) -> str:

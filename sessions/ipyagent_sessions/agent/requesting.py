@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from ipyagent_sessions.agent import budget
 from ipyagent_sessions.agent.conversation import Conversation
 from ipyagent_sessions.agent.models.faults import Fault, classify
 from ipyagent_sessions.agent.models.prices import cost_usd
+from ipyagent_sessions.agent.secrets import Scrub
 from ipyagent_sessions.errors import ActivityError, IpyagentError
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Retry
@@ -79,9 +80,7 @@ class DurableModel(WrapperModel):
 class Requests:
     """The model requests of a turn."""
 
-    def __init__(
-        self, ctx: Context, talk: Conversation, session_budget: Mapping[str, float], scrub: Callable[[str], str]
-    ) -> None:
+    def __init__(self, ctx: Context, talk: Conversation, session_budget: Mapping[str, float], scrub: Scrub) -> None:
         self._ctx = ctx
         self._run = ctx.task
         self._talk = talk
@@ -120,7 +119,7 @@ class Requests:
         self, model: Model, messages: list[ModelMessage], settings: Any, parameters: Any, activity_id: str
     ) -> ModelResponse:
         try:
-            answer = await _streamed(model, messages, settings, parameters, self._run)
+            answer = await _streamed(model, messages, settings, parameters, self._run, self._scrub)
         except asyncio.CancelledError:
             if self._run.partial:
                 self._talk.cut_short(self._run.partial, activity_id, model.model_name)
@@ -158,15 +157,19 @@ class Requests:
             self._run.check()
 
 
-async def _streamed(model: Model, messages: list[ModelMessage], settings: Any, parameters: Any, run: TaskRun) -> ModelResponse:
-    """The model's response; what has come of its text stands in `run.partial` meanwhile."""
+async def _streamed(
+    model: Model, messages: list[ModelMessage], settings: Any, parameters: Any, run: TaskRun, scrub: Scrub
+) -> ModelResponse:
+    """The model's response; what has come of its text stands in `run.partial` meanwhile, without secrets."""
     if getattr(model, "stream_function", True) is None:  # a FunctionModel that answers as a whole
         return await model.request(messages, settings, parameters)
+    text = ""
     async with model.request_stream(messages, settings, parameters, None) as stream:
         async for event in stream:
             new = _text_of(event)
             if new:
-                run.partial = (run.partial + new)[-_LONGEST_PARTIAL:]
+                text = (text + new)[-2 * _LONGEST_PARTIAL :]  # what is cut through at its beginning is not shown
+                run.partial = scrub(text, more=True)[-_LONGEST_PARTIAL:]
         return stream.get()
 
 

@@ -26,6 +26,7 @@ from ipyagent_sessions.agent.conversation import Conversation
 from ipyagent_sessions.agent.permission import Rules
 from ipyagent_sessions.agent.records import Records
 from ipyagent_sessions.agent.requesting import DurableModel, Requests
+from ipyagent_sessions.agent.secrets import nothing_secret
 from ipyagent_sessions.run.context import Context
 
 
@@ -46,7 +47,7 @@ async def take(
     """
     talk = Conversation(ctx.task)
     begun = talk.begun
-    scrub = records.scrub if records is not None else str
+    scrub = records.scrub if records is not None else nothing_secret
     requests = Requests(ctx, talk, rules.session_budget, scrub)
     turn = _Turn(talk, requests, Calls(ctx, talk, rules, verifiers or {}, scrub), _told(ctx, records) if begun else "")
     history = talk.history if begun else closed(ctx.task.session, talk)
