@@ -18,6 +18,7 @@ from ipyagent_lab.routes.base import SETTING
 from ipyagent_lab.routes.branches import AftermathHandler, CompareHandler
 from ipyagent_lab.routes.control import ControlHandler, ForkHandler
 from ipyagent_lab.routes.history import BlobHandler, EventsHandler, StateHandler
+from ipyagent_lab.routes.keeping import DeleteHandler, ExportHandler, LossHandler
 from ipyagent_lab.routes.sessions import SessionHandler, SessionsHandler, StatusHandler
 from ipyagent_lab.service import Service
 from ipyagent_lab.stream import LiveSocket
@@ -38,7 +39,10 @@ ROUTES: list[tuple[str, type[Any]]] = [
     (rf"{_SESSION}/aftermath", AftermathHandler),
     (rf"{_SESSION}/compare", CompareHandler),
     (rf"{_SESSION}/blobs/(?P<name>[^/]+)", BlobHandler),
+    (rf"{_SESSION}/loss", LossHandler),
+    (rf"{_SESSION}/export", ExportHandler),
     (rf"{_API}/live", LiveSocket),
+    (rf"{_SESSION}/delete", DeleteHandler),
 ]
 """What a page may ask for; `docs/server-api.md` describes it, and the tests walk it."""
 

@@ -13,6 +13,7 @@ from ipyagent_lab.errors import Problem
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.log.checkpoints import Info
 from ipyagent_sessions.place import Header
+from ipyagent_sessions.retention.deletion import Loss
 from ipyagent_sessions.views.card import Card
 from ipyagent_sessions.views.compare import Comparison
 
@@ -251,6 +252,12 @@ class Forked(Struct):
     at: int
 
 
+class DeleteBody(Struct, forbid_unknown_fields=True):
+    """`events` is how many the person was told of: a session that has grown since is not deleted."""
+
+    events: int
+
+
 class Aftermath(Struct):
     """What a fork at event `at` means.
 
@@ -364,6 +371,8 @@ SPOKEN: Final[tuple[type[Any], ...]] = (
     Forked,
     Aftermath,
     Compared,
+    Loss,
+    DeleteBody,
     Wanted,
     Hello,
     CardMessage,

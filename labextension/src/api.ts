@@ -12,12 +12,13 @@ import {
   asOutcome,
   asPage,
   asKnown,
+  asLoss,
   asStates,
   asStatus,
   isFields,
   type Known
 } from './guards.js';
-import type { Aftermath, Card, Compared, ControlBody, EventPage, ForkBody, Outcome, Page, Row, Status } from './wire.js';
+import type { Aftermath, Card, Compared, ControlBody, EventPage, ForkBody, Loss, Outcome, Page, Row, Status } from './wire.js';
 
 /** The version of the contract that this page was written for. */
 export const API = 1;
@@ -78,6 +79,22 @@ export class Api {
       return btoa(text);
     };
     return this.request(`${session(sessionId)}/blobs/${encodeURIComponent(name)}`, { method: 'GET' }, String, read);
+  }
+
+  /** What deleting a session would lose. */
+  loss(sessionId: string): Promise<Loss> {
+    return this.get(`${session(sessionId)}/loss`, {}, asLoss);
+  }
+
+  /** Delete a session that has as many events as the person was told. */
+  remove(sessionId: string, events: number): Promise<Loss> {
+    return this.post(`${session(sessionId)}/delete`, { events }, asLoss);
+  }
+
+  /** A session as a file. */
+  export(sessionId: string, kind: string): Promise<Blob> {
+    const path = `${session(sessionId)}/export?kind=${encodeURIComponent(kind)}`;
+    return this.request(path, { method: 'GET' }, body => body as Blob, response => response.blob());
   }
 
   /** What a fork at event `at` would mean. */

@@ -12,6 +12,7 @@ import type {
   Counts,
   EventLine,
   EventPage,
+  Loss,
   Outcome,
   Page,
   Problem,
@@ -175,6 +176,19 @@ export const asAftermath: (value: unknown) => Aftermath = reader('aftermath', {
   ended: isFlag,
   effects: listOf(isText),
   more: isNumber
+});
+
+export const asLoss: (value: unknown) => Loss = reader('loss', {
+  session_id: isText,
+  title: isText,
+  state: isText,
+  events: isNumber,
+  tasks: isNumber,
+  needs_you: isNumber,
+  cost_usd: isNumber,
+  bytes: isNumber,
+  forks: listOf(isText),
+  problem: isText
 });
 
 const SIDE: Shape = { title: isText, card: value => fits(value, CARD) };

@@ -369,6 +369,25 @@ export interface Difference {
   right: string | null;
 }
 
+/** What deleting a session would lose, and who depends on it.  `problem` says why it cannot be done, if so. */
+export interface Loss {
+  session_id: string;
+  title: string;
+  state: string;
+  events: number;
+  tasks: number;
+  needs_you: number;
+  cost_usd: number;
+  bytes: number;
+  forks: string[];
+  problem: string;
+}
+
+/** `events` is how many the person was told of: a session that has grown since is not deleted. */
+export interface DeleteBody {
+  events: number;
+}
+
 /** From the page: each message replaces what it names.  `subscribe` is the whole set of sessions to watch, `list` whether
  *  to follow the list. */
 export interface Wanted {

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { render } from 'preact-render-to-string';
 
 import { partedText, sideText } from '../src/branch/compare.js';
-import { beginsAt, commandOf, directionOf, staysOf, titleOf, told } from '../src/branch/words.js';
+import { beginsAt, commandOf, directionOf, lossText, staysOf, titleOf, told } from '../src/branch/words.js';
 import { ForkView } from '../src/branch/fork.js';
 import { paceOf, stepped } from '../src/timeline/replay.js';
 import type { Aftermath } from '../src/wire.js';
@@ -66,6 +66,16 @@ test('two sessions are told in one sentence each', () => {
   const found = { parted_in: 'p', parted_at: 30, differences: [], same: 1, more: 0 };
   assert.equal(partedText(found), 'They share events 1 to 30 and part there. Nothing differs, 1 result is the same.');
   assert.match(partedText({ ...found, parted_at: null, more: 1 }), /no history; activities are met by their names\. 1 differs/);
+});
+
+test('before a session is deleted a person reads what is lost and what depends on it', () => {
+  const loss = { session_id: 'kx2m', title: 'Audit', state: 'completed', events: 20, tasks: 1, needs_you: 1, cost_usd: 0.31, bytes: 12_000, forks: ['b7w3'], problem: '' };
+  assert.deepEqual(lossText(loss), [
+    'Audit (completed): 20 events, 1 task, 12.0 KB, the record of $0.31. This cannot be undone.',
+    '1 request of it waits for an answer.',
+    'Forked from it: b7w3. They get a copy of what they share with it first.'
+  ]);
+  assert.ok(!lossText({ ...loss, title: HOSTILE, state: HOSTILE, forks: [HOSTILE] }).join('').includes('\u202e'));
 });
 
 test('a form shows hostile names as text', () => {

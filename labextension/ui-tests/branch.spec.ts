@@ -101,4 +101,12 @@ test('a row can be renamed, replayed, forked, filtered, and opens its notebook a
   await expect(page.locator('.ipa-row', { hasText: 'Once more' })).toHaveCount(0);
   await expect(page.locator('.ipa-row', { hasText: 'Sweep the court' })).toHaveCount(1);
   await shot(page, 'panel-filter');
+  await choose(page, 'Sweep the court', 'Export…');
+  const download = page.waitForEvent('download');
+  await page.locator('.jp-Dialog button', { hasText: 'Export' }).click();
+  expect((await download).suggestedFilename()).toMatch(/\.ipyagent\.zip$/);
+  await choose(page, 'skip ctypes', 'Delete…');
+  await expect(page.locator('.jp-Dialog')).toContainText('This cannot be undone.');
+  await page.locator('.jp-Dialog button', { hasText: 'Delete' }).click();
+  await expect(page.locator('.ipa-row', { hasText: 'skip ctypes' })).toHaveCount(0);
 });

@@ -27,6 +27,7 @@ Fetch = Callable[..., Awaitable[HTTPResponse]]
 BODIES = {
     "control": {"action": "rename", "args": {"title": "mine"}},
     "fork": {},
+    "delete": {"events": 20},
 }
 
 
@@ -118,7 +119,7 @@ Knock = Callable[..., Awaitable[int]]
 def test_the_walk_finds_every_route_once(doors: list[Door]) -> None:
     assert len({door.path for door in doors}) == len(ROUTES)
     assert sum(door.method == "SOCKET" for door in doors) == 1
-    assert {door.path.rpartition("/")[2] for door in doors if door.method == "POST"} == {"control", "fork"}
+    assert {door.path.rpartition("/")[2] for door in doors if door.method == "POST"} == {"control", "fork", "delete"}
 
 
 async def test_no_token_opens_nothing(doors: list[Door], service: Service, knock: Knock) -> None:
@@ -140,6 +141,8 @@ async def test_the_right_token_opens_everything(
             assert status == 404, "the session has no such blob"
         elif door.path.endswith("/fork"):
             assert status == 201
+        elif door.path.endswith("/delete"):
+            assert status == 409, "it was renamed on the way here, so it has grown"
         else:
             assert status == expected[door.method], door
 

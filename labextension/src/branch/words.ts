@@ -1,6 +1,6 @@
 /** What is said before something is forked or run again, and how to do it where this page cannot. Pure. */
-import { line } from '../text.js';
-import type { Aftermath } from '../wire.js';
+import { line, money, size } from '../text.js';
+import type { Aftermath, Loss } from '../wire.js';
 
 export type Way = 'fork' | 'rerun';
 
@@ -49,6 +49,21 @@ export function staysOf(after: Aftermath): string {
 
 function names(open: readonly string[]): string {
   return open.length === 0 ? 'an activity' : open.map(each => line(each.replace(/^\//, ''), 40)).join(', ');
+}
+
+/** What a person reads before a session is deleted. */
+export function lossText(loss: Loss): string[] {
+  const many = (count: number, word: string): string => `${count} ${word}${count === 1 ? '' : 's'}`;
+  const out = [
+    `${line(loss.title || loss.session_id, 100)} (${line(loss.state, 60)}): ${many(loss.events, 'event')}, ${many(loss.tasks, 'task')}, ${size(loss.bytes)}, the record of ${money(loss.cost_usd)}. This cannot be undone.`
+  ];
+  if (loss.needs_you > 0) {
+    out.push(`${many(loss.needs_you, 'request')} of it wait${loss.needs_you === 1 ? 's' : ''} for an answer.`);
+  }
+  if (loss.forks.length > 0) {
+    out.push(`Forked from it: ${loss.forks.map(each => line(each, 32)).join(', ')}. They get a copy of what they share with it first.`);
+  }
+  return out;
 }
 
 /** The command that continues or repeats `sessionId`, and who has to give it. */

@@ -9,6 +9,7 @@ import { line } from '../text.js';
 import type { Intent } from '../timeline/timeline.js';
 import { ENDED } from '../view/states.js';
 import type { Deed } from '../view/buttons.js';
+import { deleteSession, exportSession } from './keeping.js';
 
 export interface Surface {
   /** Bring the panel to the front. */
@@ -31,7 +32,7 @@ interface Target {
 }
 
 /** What can be done without naming a session: to the one that is open in front. */
-export const IN_PALETTE = ['show-panel', 'pause', 'resume', 'cancel', 'fork', 'replay', 'rerun', 'rename'].map(name => `ipyagent:${name}`);
+export const IN_PALETTE = ['show-panel', 'pause', 'resume', 'cancel', 'fork', 'replay', 'rerun', 'rename', 'export', 'delete'].map(name => `ipyagent:${name}`);
 
 const str = (value: unknown): string => (typeof value === 'string' ? value : '');
 
@@ -90,6 +91,22 @@ export function addCommands(app: JupyterFrontEnd, desk: Desk, surface: Surface, 
       }
     }
   });
+  const others: readonly { name: string; label: string; act: (target: Target) => Promise<void> }[] = [
+    { name: 'export', label: 'Export…', act: target => exportSession(desk.api, target.sessionId, target.title) },
+    { name: 'delete', label: 'Delete…', act: target => deleteSession(desk.api, target.sessionId) }
+  ];
+  for (const { name, label, act } of others) {
+    commands.addCommand(`ipyagent:${name}`, {
+      label,
+      isEnabled: args => (targetOf(args)?.sessionId ?? surface.current()) !== null,
+      execute: async args => {
+        const target = targetOf(args) ?? (await currentTarget(desk, surface));
+        if (target !== null) {
+          await act(target).catch(error => complain(label.replace('…', ''), error));
+        }
+      }
+    });
+  }
   commands.addCommand('ipyagent:rename', {
     label: 'Rename…',
     isEnabled: args => (targetOf(args)?.sessionId ?? surface.current()) !== null,

@@ -18,7 +18,7 @@ export const ROW_COMMANDS = [
   ...['ipyagent:open', 'ipyagent:open-notebook', ''],
   ...['ipyagent:pause', 'ipyagent:resume', 'ipyagent:cancel', ''],
   ...['ipyagent:fork', 'ipyagent:replay', 'ipyagent:rerun', ''],
-  'ipyagent:rename'
+  ...['ipyagent:rename', 'ipyagent:export', 'ipyagent:delete']
 ] as const;
 
 export class SessionsPanel extends ViewWidget {

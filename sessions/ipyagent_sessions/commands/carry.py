@@ -17,19 +17,19 @@ from ipyagent_sessions.session import Session
 from ipyagent_sessions.views import formats
 from ipyagent_sessions.views.shown import Shown
 
-_KINDS: Final[dict[str, str]] = {"notebook": ".ipynb", "jsonl": ".jsonl", "atif": ".atif.json"}
+KINDS: Final[dict[str, str]] = {"notebook": ".ipynb", "jsonl": ".jsonl", "atif": ".atif.json"}
 
 
 def export(door: Door, options: argparse.Namespace) -> Shown:
     """Write a session to a file: an archive for another store, or its story in another form."""
     session = door.session(options.id)
-    kind = next((name for name in _KINDS if getattr(options, name)), "archive")
-    path = _target(door, options.file, f"{session.id}{_KINDS.get(kind, SUFFIX)}")
+    kind = next((name for name in KINDS if getattr(options, name)), "archive")
+    path = _target(door, options.file, f"{session.id}{KINDS.get(kind, SUFFIX)}")
     if kind == "archive":
         pack.export(session, path)
         told = f"open it elsewhere with: {door.prefix} import {path.name}"
     else:
-        _write(path, _WRITERS[kind](session), door)
+        _write(path, WRITERS[kind](session), door)
         told = {"notebook": "a notebook of its story", "jsonl": "its events, one a line", "atif": "an ATIF trajectory"}[kind]
     size = path.stat().st_size
     return Shown(
@@ -87,7 +87,7 @@ def _atif(session: Session) -> list[bytes]:
     return [json.dumps(atif.trajectory(session), indent=2, ensure_ascii=False).encode(), b"\n"]
 
 
-_WRITERS: Final[dict[str, Callable[[Session], Iterable[bytes]]]] = {
+WRITERS: Final[dict[str, Callable[[Session], Iterable[bytes]]]] = {
     "notebook": _notebook,
     "jsonl": lines.lines,
     "atif": _atif,
