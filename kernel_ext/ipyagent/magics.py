@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from ipyagent.main_thread import MainThread
-    from ipyagent_sessions.commands.door import Door
+    from ipyagent_sessions.commands.door import Door, Talk
 
 
 @magics_class
@@ -25,7 +26,6 @@ class AgentMagics(Magics):
     """The commands of `ipyagent_sessions.commands`, given in a cell."""
 
     _following = False
-    _main: MainThread
 
     @no_var_expand
     @line_cell_magic
@@ -34,14 +34,19 @@ class AgentMagics(Magics):
         with _one_line_errors():
             return self._perform(_words(line, cell))
 
-    @property
+    @functools.cached_property
     def main(self) -> MainThread:
         """The kernel's main thread as tasks may use it."""
-        if "_main" not in self.__dict__:
-            from ipyagent.main_thread import MainThread
+        from ipyagent.main_thread import MainThread
 
-            self._main = MainThread()
-        return self._main
+        return MainThread()
+
+    @functools.cached_property
+    def talk(self) -> Talk:
+        """Which conversation the last prompt of this kernel went to."""
+        from ipyagent_sessions.commands.door import Talk
+
+        return Talk()
 
     def door(self) -> Door:
         """This notebook as a place where commands are given."""
@@ -53,7 +58,8 @@ class AgentMagics(Magics):
         shell = self.here
         holder = this_process(kernel=origin.kernel_id(), by="notebook")
         where = Origin(origin.notebook(shell), origin.cell_id(shell), holder)
-        return Door(Store(), origin.actor(), where, shell.user_ns, origin.is_headless(shell), "%agent", Path.cwd())
+        headless = origin.is_headless(shell)
+        return Door(Store(), origin.actor(), where, shell.user_ns, headless, "%agent", Path.cwd(), self.talk)
 
     @property
     def here(self) -> InteractiveShell:

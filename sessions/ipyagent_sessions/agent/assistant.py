@@ -27,6 +27,8 @@ from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import workflow
 from ipyagent_sessions.store import Store
 
+_SEEING: Final = frozenset({"openai", "anthropic"})
+"""Providers whose models take pictures."""
 INSTRUCTIONS: Final = """\
 You work in a person's Jupyter notebook. Use the tools to look before you answer, and do what is asked, no more.
 Say plainly what you did, what you could not do, and what you are not sure of. Answer in Markdown."""
@@ -43,8 +45,10 @@ async def converse(
     for told in await asyncio.to_thread(records.end_leftovers):
         ctx.task.emit("AlarmRaised", p.AlarmRaised("leftover", told))
     offer = offered(records.bench, declared_tools(place.namespace), set(settings.tools.without))
+    chosen = _model(model, settings, place)
+    records.bench.sees_pictures = chosen.system in _SEEING
     agent: Agent[None, Any] = Agent(
-        _model(model, settings, place),
+        chosen,
         name="ipyagent",
         instructions=INSTRUCTIONS,
         tools=[tool.pydantic for tool in offer.tools],

@@ -13,7 +13,7 @@ from ipyagent_sessions.commands.check import policy_of
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.commands.follow import Screen
 from ipyagent_sessions.commands.start import Ended, go, session_of
-from ipyagent_sessions.errors import ControlRefused, UsageError
+from ipyagent_sessions.errors import ControlRefused, NotFound, UsageError
 from ipyagent_sessions.lifecycle import ENDED
 from ipyagent_sessions.run.launch import launch
 from ipyagent_sessions.run.task import RunOptions
@@ -37,7 +37,7 @@ def ask(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandle |
     prompt = filled(" ".join(options.prompt).strip(), door.namespace)
     if not prompt:
         raise UsageError("there is nothing to ask", hint=f'{door.prefix} ask "...", or the question below %%agent')
-    model = assistant.check(surroundings.here(), options.model, options.schema)
+    model = assistant.check(surroundings.here(), filled(options.model, door.namespace), options.schema)
     given = {"model": model, "approve": options.approve, "schema": options.schema}
     started = launch(
         door.store,
@@ -60,6 +60,7 @@ def ask(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandle |
     if started.note:
         screen.update(Shown(started.note))
     assert started.handle is not None
+    door.talk.session_id = started.session.id
     return go(door, screen, started.handle, background=options.bg)
 
 
@@ -83,13 +84,14 @@ def _title(prompt: str) -> str:
 
 
 def _conversation(door: Door, screen: Screen, wanted: str | None, *, waits: bool) -> Session | None:
-    """The session to go on in: the one that is named, else this notebook's newest conversation; None for a new one.
+    """The session to go on in: the one that is named, else this notebook's newest conversation (or this kernel's last one when
+    no notebook is known); None for a new one.
 
     One whose turn runs is waited for.  Raises ControlRefused when its turn is unfinished and nobody runs it.
     """
     found = session_of(door, wanted) if wanted != "new" else None
-    if found is None and wanted is None and door.origin.notebook is not None:
-        found = _newest(door)
+    if found is None and wanted is None:
+        found = _newest(door) if door.origin.notebook is not None else _last(door)
     if found is None:
         return None
     begun = time.monotonic()
@@ -109,6 +111,16 @@ def _conversation(door: Door, screen: Screen, wanted: str | None, *, waits: bool
         screen.update(Shown(f"queued behind task {task} of {found.id} ({since}); {own} does not wait"))
         time.sleep(_POLL_S)
     return found
+
+
+def _last(door: Door) -> Session | None:
+    """The session that the last prompt of this kernel went to."""
+    if not door.talk.session_id:
+        return None
+    try:
+        return door.store.find(door.talk.session_id)
+    except NotFound:  # deleted meanwhile
+        return None
 
 
 def _newest(door: Door) -> Session | None:

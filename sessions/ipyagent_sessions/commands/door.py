@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ipyagent_sessions.commands.parser import COMMANDS
 from ipyagent_sessions.errors import NotFound, UsageError
@@ -27,11 +27,18 @@ def here(text: str, prefix: str) -> str:
     return _COMMAND.sub(f"{prefix} ", text)
 
 
+class Talk(Struct):
+    """Which conversation the last prompt of this place went to; empty before the first."""
+
+    session_id: str = ""
+
+
 class Door(Struct):
     """The place a command is given at.
 
     `namespace` is where names are looked up (the notebook's variables), None in a terminal.  `headless` means that nobody
-    can answer here.  `prefix` is how commands are written at this door, for hints."""
+    can answer here.  `prefix` is how commands are written at this door, for hints.  `talk` is remembered from
+    one command to the next by a shell that knows no path of its notebook."""
 
     store: Store
     actor: str
@@ -40,6 +47,7 @@ class Door(Struct):
     headless: bool = False
     prefix: str = "ipyagent"
     folder: Path = Path()
+    talk: Talk = field(default_factory=Talk)
 
     def session(self, wanted: str | None) -> Session:
         """The session of an id, a unique beginning of one, a task id, `{name}` (a variable that holds one of these), or
