@@ -91,7 +91,7 @@ class Place:
     @cached_property
     def memory(self) -> Memory:
         """What the sessions of this store share."""
-        return Memory(self.root / "memory", self.clock, self.disk)
+        return Memory(self.root / "memory", self.clock, self.disk, self.make)
 
     @property
     def id(self) -> str:

@@ -94,3 +94,9 @@ def test_what_sessions_share_is_listed_searched_and_forgotten(terminal: Terminal
     assert terminal("memory", "facts/a", "--forget", "one").status == 0
     assert terminal("memory", "facts/a", "--forget", "one").status == 1
     assert terminal("memory", "--forget", "one").status == 2
+
+
+@pytest.mark.parametrize("words", [("verify",), ("gc",), ("gc", "--yes"), ("memory",), ("sql", "select count(*) from events")])
+def test_a_store_that_does_not_exist_is_not_made_by_looking(terminal: Terminal, folder: Path, words: tuple[str, ...]) -> None:
+    terminal("--store", "nowhere", *words)
+    assert not (folder / "nowhere").exists()

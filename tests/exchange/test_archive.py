@@ -60,7 +60,7 @@ def write(path: Path, members: Members) -> Path:
 
 
 def nothing_happened(store: Store) -> bool:
-    return list(store.sessions_folder.iterdir()) == []
+    return not store.sessions_folder.exists() or list(store.sessions_folder.iterdir()) == []
 
 
 def test_a_session_opens_in_another_store_as_it_was(child: Session, packed: Path, other: Store) -> None:

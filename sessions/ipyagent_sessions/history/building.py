@@ -175,6 +175,7 @@ def _forget_gone(store: Place, manifest: Manifest) -> None:
 
 
 def _commit(store: Place, manifest: Manifest) -> None:
+    manifest.store = store.id
     store.disk.write_whole(cache.folder(store) / "manifest.json", msgspec.json.encode(manifest), what="cache")
 
 

@@ -39,7 +39,8 @@ class CacheFile(Struct, frozen=True, omit_defaults=True):
 
 
 class Manifest(Struct):
-    """What the cache holds.  `store` is the id of the store it was made for: a copied folder is no cache of another one."""
+    """What the cache holds.  `store` is the id of the store it was made for: a copied folder is no cache of another one.
+    Asking a store that does not exist for its id would make it, so an empty manifest has none."""
 
     format: int
     store: str
@@ -71,4 +72,4 @@ def read(store: Place) -> Manifest:
                 return found
     except (OSError, msgspec.DecodeError):
         pass
-    return Manifest(FORMAT, store.id)
+    return Manifest(FORMAT, "")

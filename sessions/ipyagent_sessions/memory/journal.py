@@ -16,7 +16,7 @@ import os
 import re
 import threading
 import zlib
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Final
 
@@ -61,7 +61,9 @@ Place = tuple[str, str]
 class Journal:
     """The entries by (namespace, key), as they are on disk.  Safe for threads and processes."""
 
-    def __init__(self, folder: Path, disk: Disk) -> None:
+    def __init__(self, folder: Path, disk: Disk, make_store: Callable[[], None] | None = None) -> None:
+        """`make_store` sees to it, before the first write, that there is a store around `folder`."""
+        self._make_store = make_store
         self.folder = folder
         self.problems: list[str] = []
         self._disk = disk
@@ -170,6 +172,8 @@ class Journal:
 
     @contextlib.contextmanager
     def _writing(self) -> Generator[None]:
+        if self._make_store is not None:
+            self._make_store()
         make_folder(self.folder)
         with exclusive(self.folder / "lock", what="a change of what sessions share", wait_s=_WAIT_S):
             yield

@@ -12,7 +12,7 @@ belongs into a file.  An entry whose time is over is not found any more, and goe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -55,10 +55,10 @@ class Outlived(Struct, frozen=True):
 class Memory:
     """What the sessions of a store share.  Reading takes no lock; any process and thread may write."""
 
-    def __init__(self, folder: Path, clock: Clock, disk: Disk) -> None:
+    def __init__(self, folder: Path, clock: Clock, disk: Disk, make_store: Callable[[], None] | None = None) -> None:
         self.folder = folder
         self._clock = clock
-        self._journal = Journal(folder, disk)
+        self._journal = Journal(folder, disk, make_store)
         self._stamp = Stamper()
 
     def __repr__(self) -> str:

@@ -59,6 +59,8 @@ class Removable(Protocol):
 
 def checkpoints(store: Store, policy: CheckpointPolicy, *, by: str) -> list[Expired]:
     """Remove the checkpoints that have outlived the policy; returns them.  Raises LeaseHeld, OSError."""
+    if not store.exists():
+        return []
     with exclusive(store.root / "gc.lock", what="a clean-up"):
         gone: list[Expired] = []
         points = expiry.fork_points(store)
@@ -74,6 +76,8 @@ def checkpoints(store: Store, policy: CheckpointPolicy, *, by: str) -> list[Expi
 
 def memory(store: Store, due: Sequence[Outlived], *, by: str) -> None:
     """Remove shared entries that have outlived their time, each on record first.  Raises LeaseHeld, OSError."""
+    if not due:
+        return
     with exclusive(store.root / "gc.lock", what="a clean-up"):
         _record(store, due, by=by)
         store.memory.forget(due)
