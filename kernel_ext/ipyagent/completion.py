@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-_NO_ID: Final = ("run", "ls", "sql", "doctor", "config", "help", "checkpoint")
+_NO_ID: Final = ("run", "ls", "sql", "doctor", "config", "help", "checkpoint", "import", "gc", "memory")
 
 
 def complete(shell: Any, event: Any) -> list[str]:

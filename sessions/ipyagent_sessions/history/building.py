@@ -28,7 +28,7 @@ from ipyagent_sessions.session import Session
 
 WORTHWHILE: Final = 64
 """A query that met so many resting sessions outside the cache has some of them copied."""
-STEP: Final = 400_000
+STEP: Final = 150_000
 """So many events are copied at a time."""
 LARGE: Final = 4_000_000
 """Files of fewer rows are merged when there are several."""
