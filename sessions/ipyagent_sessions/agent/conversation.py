@@ -6,7 +6,7 @@ everything after it.  Messages that were logged together count together or, when
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, cast
@@ -162,17 +162,19 @@ class Conversation:
             self._messages.append(response)
         return response
 
+    def ends_with(self, message: ModelMessage) -> bool:
+        """Whether the log's newest message is `message`."""
+        return bool(self._messages) and _same(self._messages[-1], message)
+
     def record(self, messages: Sequence[ModelMessage], *, closing: bool = False) -> None:
         """Log what `messages` has that the log has not; nothing is made durable here.  `closing`: the turn has its output."""
-        known, given = self._messages, _as_read_again(messages)
+        known, given = self._messages, list(messages)
+        same = _agree(known, given, 0, lambda mine, theirs: mine is theirs)
+        given = _as_read_again(given, after=same)
         if self._recalled is not None:  # it stays in the log, whatever comes before it
             known = [*known, self._recalled]
             given = [*given, self._recalled] if len(given) < len(known) else given
-        same = 0
-        for mine, theirs in zip(known, given, strict=False):
-            if mine is not theirs and not _same(mine, theirs):
-                break
-            same += 1
+        same = _agree(known, given, same, _same)
         new = given[same:]
         for i, message in enumerate(new, 1):
             self._log(_ordered(message), same + i - 1, closing=closing, left=len(new) - i)
@@ -242,15 +244,26 @@ def _json_of(message: ModelMessage) -> bytes:
         return msgspec.json.encode(ev.cleaned(ModelMessagesTypeAdapter.dump_python([message], mode="json")[0]))
 
 
-def _as_read_again(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+def _agree(known: Sequence[ModelMessage], given: Sequence[ModelMessage], start: int, alike: Callable[..., bool]) -> int:
+    """How many messages at the beginning of both are alike; the first `start` are known to be."""
+    for i in range(start, min(len(known), len(given))):
+        if not alike(known[i], given[i]):
+            return i
+    return min(len(known), len(given))
+
+
+def _as_read_again(messages: list[ModelMessage], *, after: int) -> list[ModelMessage]:
     """`messages` in the form that the loop gives them when it reads them again: it makes one of requests that follow each
-    other."""
-    beside = any(isinstance(a, ModelRequest) and isinstance(b, ModelRequest) for a, b in pairwise(messages))
-    return repair_messages(messages, repair_last_response=False) if beside else list(messages)
+    other.  The first `after` have that form."""
+    pairs = pairwise(messages[max(0, after - 1) :])
+    beside = any(isinstance(a, ModelRequest) and isinstance(b, ModelRequest) for a, b in pairs)
+    return repair_messages(messages, repair_last_response=False) if beside else messages
 
 
 def _same(mine: ModelMessage, given: ModelMessage) -> bool:
     """Whether two objects are one message: the loop copies them to add ids of the run."""
+    if mine is given:
+        return True
     return type(mine) is type(given) and list(_ordered(mine).parts) == list(_ordered(given).parts)
 
 

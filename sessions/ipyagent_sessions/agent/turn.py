@@ -87,7 +87,8 @@ class _Turn(AbstractCapability[Any]):
     async def wrap_tool_execute(
         self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: dict[str, Any], handler: Any
     ) -> Any:
-        self.talk.record(ctx.messages)  # a response that a capability of the user's own gave is not there yet
+        if not self.talk.ends_with(ctx.messages[-1]):  # a capability of the user's own gave this response
+            self.talk.record(ctx.messages)
         return await self.calls.call(ctx, call, tool_def, args, handler)
 
     async def handle_deferred_tool_calls(
