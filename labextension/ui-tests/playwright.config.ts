@@ -10,7 +10,7 @@ import { defineConfig } from '@playwright/test';
 export default defineConfig({
   testDir: '.',
   outputDir: '../lib/ui-tests/runs',
-  workers: 1,
+  workers: 2, // a file is a worker's: each has a JupyterLab of its own
   retries: 0,
   timeout: 120_000,
   expect: { timeout: 20_000 },

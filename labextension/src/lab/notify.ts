@@ -7,6 +7,7 @@ import { line } from '../text.js';
 import type { ListMessage, Notice } from '../wire.js';
 
 const CLOCKS_DIFFER_MS = 60_000;
+const HELD_MS = 15_000;
 
 export interface Wishes {
   /** What is told at all. */
@@ -29,8 +30,8 @@ export class Notifier {
   }
 
   private async take(notices: readonly Notice[]): Promise<void> {
-    for (const notice of await oneTab(() => claimed(window.localStorage, notices, this.since))) {
-      if (isWanted(notice, this.wishes().notices)) {
+    for (const notice of claimed(window.localStorage, notices, this.since)) {
+      if (isWanted(notice, this.wishes().notices) && (await isMine(notice.id))) {
         this.tell(notice);
       }
     }
@@ -76,10 +77,23 @@ export class Notifier {
   }
 }
 
-/** Do it while no other tab does the same, where the browser can promise that. */
-async function oneTab<T>(work: () => T): Promise<T> {
-  const locks = (navigator as { locks?: LockManager }).locks;
-  return locks === undefined ? work() : ((await locks.request('ipyagent:told', () => Promise.resolve(work()))) as T);
+/**
+ * Whether this tab is the one that tells it. All tabs hear of it in the same moment, and what one of them has written into their
+ * storage reaches the others a little later: until then a lock that the first one holds keeps them quiet.
+ */
+function isMine(id: string): Promise<boolean> {
+  const locks = (navigator as { locks?: LockManager }).locks; // only where the page came over a safe connection
+  if (locks === undefined) {
+    return Promise.resolve(true);
+  }
+  return new Promise(resolve => {
+    void locks.request(`ipyagent:told:${id}`, { ifAvailable: true }, async lock => {
+      resolve(lock !== null);
+      if (lock !== null) {
+        await new Promise(over => setTimeout(over, HELD_MS));
+      }
+    });
+  });
 }
 
 /** Ask the browser whether it may notify; it asks the person. Returns whether it may. */
