@@ -2,7 +2,7 @@
 import type { Api } from './api.js';
 import { ApiError } from './api-errors.js';
 import type { LiveFeed } from './live.js';
-import type { Draw } from './talk/view.js';
+import type { Draw } from './talk/pieces.js';
 import { deedKey, type Deed, type ResumeDoor } from './view/buttons.js';
 import type { Notice } from './view/card.js';
 import type { Card, ControlBody } from './wire.js';

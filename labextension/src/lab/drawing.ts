@@ -3,7 +3,7 @@ import { MimeModel, type IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import { Widget } from '@lumino/widgets';
 
-import type { Draw } from '../talk/view.js';
+import type { Draw } from '../talk/pieces.js';
 import { withoutRemote } from '../talk/remote.js';
 
 export class LabDraw implements Draw {
