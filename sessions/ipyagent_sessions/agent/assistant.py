@@ -17,7 +17,7 @@ from ipyagent_sessions.agent.models import resolve
 from ipyagent_sessions.agent.models.cassette import Exchange
 from ipyagent_sessions.agent.permission import Permission, Rules
 from ipyagent_sessions.agent.records import Records
-from ipyagent_sessions.agent.sections import Allowance
+from ipyagent_sessions.agent.sections import DEFAULT_RETRIES, Allowance
 from ipyagent_sessions.agent.settings import Settings
 from ipyagent_sessions.agent.surroundings import Surroundings, here
 from ipyagent_sessions.agent.tools.declare import Tool
@@ -55,8 +55,10 @@ async def converse(
         output_type=str if schema is None else place.variable(schema, "--schema"),
     )
     async with connected(records.bench, settings.document.get("mcp", {})) as served:
+        for name, why in served.unusable:
+            ctx.task.emit("AlarmRaised", p.AlarmRaised("mcp", f"{name} is not offered: {why}"))
         verifiers = {tool.name: tool.verify for tool in offer.tools if tool.verify is not None}
-        rules = rules_of(settings, approve)
+        rules = rules_of(settings, approve, model=model)
         return await turn.take(ctx, agent, prompt, rules, records, verifiers, toolsets=served.toolsets)
 
 
@@ -75,7 +77,7 @@ async def turn_of(
         options["model"] = _model(model, settings, place)
     if deps:
         options["deps"] = place.variable(deps, "--deps")
-    rules = rules_of(settings, approve, unknown="auto")
+    rules = rules_of(settings, approve, unknown="auto", model=model)
     return await turn.take(ctx, agent, prompt, rules, Records(ctx.task, place, settings), **options)
 
 
@@ -107,10 +109,20 @@ def _recording(wanted: str) -> list[Exchange]:
     return exchanges(Store().find(wanted))
 
 
-def rules_of(settings: Settings, approve: Permission, unknown: Permission = "ask") -> Rules:
+def rules_of(settings: Settings, approve: Permission, unknown: Permission = "ask", model: str | None = None) -> Rules:
     """What the settings permit in a turn whose own mode is `approve`; `unknown` is for tools that declare no effect."""
+    entry = settings.models.get(model or settings.model or "")
+    attempts = 1 + (entry.max_retries if entry is not None else DEFAULT_RETRIES)
     permissions = settings.permissions
-    return Rules(approve, permissions.tools, permissions.effects, unknown, _amounts(settings.budget.session))
+    return Rules(
+        approve,
+        permissions.tools,
+        permissions.effects,
+        unknown,
+        _amounts(settings.budget.session),
+        permissions.expires_s,
+        attempts,
+    )
 
 
 def _amounts(allowance: Allowance) -> dict[str, float]:

@@ -18,7 +18,8 @@ class Rules(Struct, frozen=True):
 
     `mode` is the task's own: ask, auto (nothing is asked) or never (what would be asked is refused).  `tools` and `effects`
     are permissions by name and by effect; `unknown` is that of a tool that declares no effect.  `session_budget` bounds the
-    session, see `budget`; a request to a person is denied after `expires_s` seconds.
+    session, see `budget`; a request to a person is denied after `expires_s` seconds; `attempts` is how often a model request
+    is tried.
     """
 
     mode: Permission = "ask"
@@ -27,6 +28,7 @@ class Rules(Struct, frozen=True):
     unknown: Permission = "ask"
     session_budget: Mapping[str, float] = {}
     expires_s: float | None = None
+    attempts: int = 5
 
     def decide(self, tool: str, effect: Effect | None, declared: Permission | None, allowed: Collection[str]) -> Permission:
         """auto: call it; ask: a person decides; never: the model is told that it may not.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from ipyagent_sessions.agent import budget
 from ipyagent_sessions.agent.conversation import Conversation
 from ipyagent_sessions.agent.models.faults import Fault, classify
 from ipyagent_sessions.agent.models.prices import cost_usd
+from ipyagent_sessions.agent.permission import Rules
 from ipyagent_sessions.agent.secrets import Scrub
 from ipyagent_sessions.errors import ActivityError, IpyagentError
 from ipyagent_sessions.run.context import Context
@@ -44,9 +45,6 @@ class PassingFault(ModelFault):
 
 class ModelFailed(IpyagentError):
     """A model request failed for good, and neither time nor a person can mend it."""
-
-
-_RETRY: Final = Retry(attempts=5, initial_s=1.0, max_s=60.0, on=(PassingFault,))
 
 
 class DurableModel(WrapperModel):
@@ -80,11 +78,12 @@ class DurableModel(WrapperModel):
 class Requests:
     """The model requests of a turn."""
 
-    def __init__(self, ctx: Context, talk: Conversation, session_budget: Mapping[str, float], scrub: Scrub) -> None:
+    def __init__(self, ctx: Context, talk: Conversation, rules: Rules, scrub: Scrub) -> None:
         self._ctx = ctx
         self._run = ctx.task
         self._talk = talk
-        self._session_budget = session_budget
+        self._session_budget = rules.session_budget
+        self._retry = Retry(attempts=rules.attempts, initial_s=1.0, max_s=60.0, on=(PassingFault,))
         self._scrub = scrub
 
     async def answer(
@@ -105,7 +104,7 @@ class Requests:
             return {"offered": [t.name for t in (*parameters.function_tools, *parameters.output_tools)]}
 
         call = self._ctx.perform(
-            "model", work, kind="model", key=self._key(number), arguments={}, effect="idempotent", retry=_RETRY
+            "model", work, kind="model", key=self._key(number), arguments={}, effect="idempotent", retry=self._retry
         )
         try:
             await call

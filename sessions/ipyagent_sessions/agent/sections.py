@@ -29,6 +29,7 @@ KEYS: Final[Mapping[Provider, str]] = {
     "anthropic": "ANTHROPIC_API_KEY",
     "ollama": "OLLAMA_API_KEY",
 }
+DEFAULT_RETRIES: Final = 4
 _COUNT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kM]?)")
 _T = TypeVar("_T")
 
@@ -45,15 +46,17 @@ class ModelEntry(Struct, frozen=True):
     name: str
     base_url: str | None = None
     api_key_env: str | None = None
-    max_retries: int = 4
+    max_retries: int = DEFAULT_RETRIES
     timeout_s: float | None = None
 
 
 class Permissions(Struct, frozen=True):
-    """What happens to a tool call: `tools` by name goes before `effects`."""
+    """What happens to a tool call: `tools` by name goes before `effects`.  A request to a person is denied after `expires_s`
+    seconds without an answer; None is never."""
 
     tools: Mapping[str, Answer] = {}
     effects: Mapping[str, Answer] = {}
+    expires_s: float | None = None
 
     def answer(self, tool: str, effect: Effect) -> Answer:
         """What the settings say about a call of `tool`; a person is asked where they say nothing."""
@@ -115,13 +118,13 @@ def _model(value: Any, where: str) -> ModelEntry:
     if ":" in where.removeprefix("models."):
         raise ConfigError(f"{where}: a name of your own has no colon", hint="with one it would look like provider:name")
     entry = _section(value, where, {"provider", "name", "base_url", "api_key_env", "max_retries", "timeout"})
-    timeout = entry.get("timeout")
+    timeout, retries = entry.get("timeout"), _count(entry.get("max_retries"), f"{where}.max_retries")
     return ModelEntry(
         provider=_one_of(_needed(entry, "provider", where), f"{where}.provider", PROVIDERS),
         name=_needed(entry, "name", where),
         base_url=_text(entry.get("base_url"), f"{where}.base_url"),
         api_key_env=_text(entry.get("api_key_env"), f"{where}.api_key_env"),
-        max_retries=4 if (retries := _count(entry.get("max_retries"), f"{where}.max_retries")) is None else retries,
+        max_retries=DEFAULT_RETRIES if retries is None else retries,
         timeout_s=None if timeout is None else seconds(timeout, f"{where}.timeout"),
     )
 
@@ -148,11 +151,16 @@ def _server(value: Any, where: str) -> Server:
 
 
 def _permissions(value: Any) -> Permissions:
-    block = _section(value, "permissions", {"tools", "effects"})
+    block = _section(value, "permissions", {"tools", "effects", "expires"})
+    expires = block.get("expires")
     effects: Mapping[str, Answer] = _each(block.get("effects"), "permissions.effects", _answer)
     for effect in effects:
         _one_of(effect, f"permissions.effects.{effect}", EFFECTS)
-    return Permissions(_each(block.get("tools"), "permissions.tools", _answer), effects)
+    return Permissions(
+        _each(block.get("tools"), "permissions.tools", _answer),
+        effects,
+        None if expires is None else seconds(expires, "permissions.expires"),
+    )
 
 
 def _tools(value: Any) -> Tools:

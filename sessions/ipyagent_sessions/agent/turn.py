@@ -48,7 +48,7 @@ async def take(
     talk = Conversation(ctx.task)
     begun = talk.begun
     scrub = records.scrub if records is not None else nothing_secret
-    requests = Requests(ctx, talk, rules.session_budget, scrub)
+    requests = Requests(ctx, talk, rules, scrub)
     turn = _Turn(talk, requests, Calls(ctx, talk, rules, verifiers or {}, scrub), _told(ctx, records) if begun else "")
     history = talk.history if begun else closed(ctx.task.session, talk)
     result = await agent.run(

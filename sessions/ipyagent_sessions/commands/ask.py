@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any, Final
 
+from ipyagent_sessions.agent.tools import processes
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.commands.look import card_of, show_card
 from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.lifecycle import TaskState
 from ipyagent_sessions.run import control
+from ipyagent_sessions.run.execute import current
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.textsafe import plain
 from ipyagent_sessions.views.shown import Shown
@@ -53,6 +56,8 @@ def answer(
     `arguments` is a JSON object that a tool is called with instead of what it asked for.  Of a request whether calls happened,
     `activity` names one call, and `result` is what it returned, as JSON.
     """
+    if current.get() is not None or os.environ.get(processes.MARK):
+        raise UsageError("a tool of an agent cannot answer a request", hint="a person answers, in a notebook or a terminal")
     state = session.state()
     approval_id = control.find_approval(state, approval)
     asked = state.execution_state.approvals[approval_id]
