@@ -41,6 +41,7 @@ TYPES: Final = frozenset(
         "ApprovalRequested",
         "ApprovalResolved",
         "FileWritten",
+        "FileRolledBack",
         "CodeGenerated",
         "TestExecuted",
         "ErrorOccurred",

@@ -407,6 +407,14 @@ def _file_written(state: State, event: Event) -> None:
         _emitted(state, event)
 
 
+def _file_rolled_back(state: State, event: Event) -> None:
+    body: p.FileRolledBack = parsed(event)
+    if body.checksum is None:
+        state.business_state.files.pop(body.path, None)
+    else:
+        state.business_state.files[body.path] = {"checksum": body.checksum, "size": body.size, "seq": event.seq}
+
+
 def _code_generated(state: State, event: Event) -> None:
     body = payload_of(event)
     listed = body.get("files_generated") if isinstance(body, dict) else None
@@ -498,6 +506,7 @@ _HANDLERS: Final[dict[str, Callable[[State, Event], None]]] = {
     "ApprovalRequested": _approval_requested,
     "ApprovalResolved": _approval_resolved,
     "FileWritten": _file_written,
+    "FileRolledBack": _file_rolled_back,
     "CodeGenerated": _code_generated,
     "CheckpointCreated": _checkpoint_created,
     "RecoveryCompleted": _recovery_completed,

@@ -229,8 +229,8 @@ class ApprovalResolved(Payload):
 
 
 class FileWritten(Payload):
-    """`before` names the blob of what the file held, null when there was none or it is not kept; `tool` and `call` say which
-    call of an agent's tool wrote it."""
+    """`before` names the blob of what the file held, null when there was none or it is not kept; `after` that of what it is to
+    hold, of a text that a merge could need.  `tool` and `call` say which call of an agent's tool wrote it."""
 
     path: str
     checksum: str
@@ -240,6 +240,20 @@ class FileWritten(Payload):
     before_checksum: str | None = None
     tool: str = ""
     call: str = ""
+    after: str | None = None
+
+
+class FileRolledBack(Payload):
+    """A file was brought back: the writes told at the seqs `undoes` are undone.  `checksum` is of what it holds now, null when
+    it is gone; `before` names the blob of what was replaced.  `merged` says that later edits by others were kept."""
+
+    path: str
+    undoes: list[int]
+    checksum: str | None = None
+    size: int | None = None
+    before: str | None = None
+    before_checksum: str | None = None
+    merged: bool = False
 
 
 class CheckpointCreated(Payload):
@@ -335,6 +349,7 @@ SCHEMAS: dict[str, type[Payload]] = {
         ApprovalRequested,
         ApprovalResolved,
         FileWritten,
+        FileRolledBack,
         CheckpointCreated,
         RecoveryCompleted,
         ControlRequested,

@@ -14,7 +14,7 @@ from msgspec import Raw, Struct, field
 from ipyagent_sessions.events import NULL
 from ipyagent_sessions.lifecycle import TaskState
 
-FORM: Final = 5
+FORM: Final = 6
 """The form of the state.  It goes up when a field is added or the fold changes: snapshots of another form are folded again."""
 
 

@@ -121,7 +121,7 @@ class TestWriting:
         bench.report = lambda item: seen.append((item, (root / "a").read_text()))
         with calling("c1"):
             assert write_file(bench)("a", "new") == "a written, 3 bytes; it had 3"
-        assert seen[0] == (FileChange("a", "write_file", "c1", b"old", sha("old"), sha("new"), 3), "old")
+        assert seen[0] == (FileChange("a", "write_file", "c1", b"old", sha("old"), sha("new"), 3, b"new"), "old")
         assert seen[1:] == [(FileRead("a", sha("new")), "new")]
         assert (root / "a").read_text() == "new"
 

@@ -7,7 +7,7 @@ from typing import Final
 from ipyagent_lab.follow import Followed
 from ipyagent_lab.routes.base import MAX_SEQ, Handler, checked_id, route
 from ipyagent_lab.shapes import Aftermath, Compared, Side
-from ipyagent_sessions.commands.start import effects_after
+from ipyagent_sessions.commands.outside import still_there
 from ipyagent_sessions.errors import NotFound, UsageError
 from ipyagent_sessions.lifecycle import ENDED
 from ipyagent_sessions.log.segments import follow
@@ -53,7 +53,7 @@ def aftermath(session: Session, at: int) -> Aftermath:
             nearest = event.seq
     if not started:
         raise UsageError(f"no task of session {session.id} had begun at event {at}", hint="fork at a later event")
-    effects = effects_after(session, at)
+    effects = still_there(session, at)
     ended = session.state(at).system_state.status in ENDED
     return Aftermath(at, nearest, sorted(opened)[:_NAMED], ended, effects[:_MOST], max(0, len(effects) - _MOST))
 

@@ -28,6 +28,8 @@ from ipyagent_sessions.run.execute import current, progress
 from ipyagent_sessions.run.task import TaskRun
 
 _SHA: Final = "sha256:"
+_LARGEST_AFTER: Final = 2**20
+"""Bytes of a text that is kept as it was written, beside what it replaced."""
 
 
 def _settings_files(folder: Path) -> list[Path]:
@@ -115,8 +117,18 @@ class Records:
             call=change.call,
         )
         kept = {} if change.before is None or before is None else {before: change.before}
+        if change.after is not None and self._for_merges(change.after):
+            body.after = Blobs.name(change.after)
+            kept[body.after] = change.after
         self._emit("FileWritten", body, ignorable=False, blobs=kept)
         self._run.appender.barrier()
+
+    def _for_merges(self, data: bytes) -> bool:
+        """Whether what a file is to hold is kept: a text that a three-way merge could need, with nothing secret in it."""
+        if len(data) > _LARGEST_AFTER or b"\0" in data:
+            return False
+        text = data.decode("utf-8", "surrogateescape")
+        return self.scrub(text) == text
 
     def _process(self, event_type: str, process: Started) -> None:
         self._emit(event_type, msgspec.to_builtins(process))

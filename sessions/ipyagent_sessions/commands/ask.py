@@ -7,6 +7,7 @@ import os
 from typing import Any, Final
 
 from ipyagent_sessions.agent.tools import processes
+from ipyagent_sessions.commands import outside
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.commands.look import card_of, show_card
 from ipyagent_sessions.errors import UsageError
@@ -35,7 +36,12 @@ def cancel(door: Door, session: Session, *, reason: str) -> Shown:
     """End the task for good."""
     system = session.state().system_state
     control.request(session, "cancel", actor=door.actor, task_id=system.task_id, reason=reason)
-    return Shown(f"{system.task_id}: cancelled by {door.actor}")
+    told = [f"{system.task_id}: cancelled by {door.actor}"]
+    if session.state().system_state.status is TaskState.CANCELLED:
+        told += outside.rest_of_task(door, session)
+    else:
+        told.append(f"what it leaves is told once it has ended: {door.prefix} effects {session.id}")
+    return Shown("\n".join(told))
 
 
 def answer(

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any, Final
 
-from ipyagent_sessions.commands import ask, carry, check, health, look, parser, shared, start
+from ipyagent_sessions.commands import ask, carry, check, health, look, outside, parser, shared, start
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.commands.follow import Screen
 from ipyagent_sessions.errors import NotFound, UsageError
@@ -91,6 +91,7 @@ _COMMANDS: Final[dict[str, Callable[[Door, Screen, argparse.Namespace], Any]]] =
     "log": lambda door, screen, o: look.log(door.session(o.id), last=o.last, event_type=o.type),
     "state": lambda door, screen, o: look.state(door.session(o.id), at=o.at),
     "checkpoints": lambda door, screen, o: look.checkpoints(door.session(o.id)),
+    "effects": lambda door, screen, o: outside.effects(door, door.session(o.id), after=o.after),
     "replay": lambda door, screen, o: look.replay(door, door.session(o.id), to=o.to, last=o.last),
     "sql": _sql,
     "models": _models,

@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "state": "the folded state, now or after any event",
     "checkpoints": "the snapshots of a session, verified",
     "checkpoint": "take a named checkpoint now",
+    "effects": "what a session did to the world, and what is undone",
     "fork": "a new session that shares the log up to an event",
     "replay": "what happened, rebuilt from the log; nothing is executed",
     "rerun": "do a task again for real, as a new task; results may differ",
@@ -73,6 +74,7 @@ def build(prefix: str) -> tuple[_Parser, dict[str, _Parser]]:
         "log",
         "state",
         "checkpoints",
+        "effects",
         "fork",
         "replay",
         "rerun",
@@ -154,6 +156,7 @@ def _looking(commands: dict[str, _Parser]) -> None:
     commands["log"].add_argument("--last", type=int, default=50, metavar="N", help="the newest N events; default: 50")
     commands["log"].add_argument("--type", default=None, metavar="TYPE", help="events of this type only")
     commands["state"].add_argument("--at", metavar="SEQ|LABEL", help="an event, or a checkpoint's label")
+    commands["effects"].add_argument("--after", metavar="SEQ|LABEL", help="from after an event, or a checkpoint's label")
     commands["replay"].add_argument(
         "--last", type=int, default=200, metavar="N", help="show the newest N events; default: 200"
     )

@@ -8,12 +8,11 @@ from typing import Any
 from msgspec import Struct
 
 from ipyagent_sessions.agent import budget
-from ipyagent_sessions.commands import look, targets
+from ipyagent_sessions.commands import look, outside, targets
 from ipyagent_sessions.commands.check import policy_of
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.commands.follow import Screen, follow
 from ipyagent_sessions.errors import NotFound, TaskNotCompleted, UsageError
-from ipyagent_sessions.events import payload_of
 from ipyagent_sessions.lifecycle import ENDED, TaskState
 from ipyagent_sessions.retention import clean
 from ipyagent_sessions.run.beginning import Resume
@@ -114,12 +113,8 @@ def fork(door: Door, options: argparse.Namespace) -> Shown:
     parent = child.header.parent
     assert parent is not None
     lines = [f"forked {parent.session} at event {parent.seq} into {child.id}; the parent is unchanged"]
-    kept = effects_after(session, parent.seq)
-    if kept:
-        lines.append("still there from after that event, and not undone:")
-        lines += [f"  {plain(line, 200)}" for line in kept[:20]]
-        if len(kept) > 20:
-            lines.append(f"  and {len(kept) - 20} more")
+    kept = outside.still_there(session, parent.seq)
+    lines += outside.short(door, session, kept, "still there from after that event, and not undone:")
     lines.append(_how_to_go_on(door, child))
     return Shown(
         "\n".join(lines),
@@ -145,18 +140,6 @@ def _how_to_go_on(door: Door, child: Session) -> str:
     return f"continue it with: {door.prefix} resume {child.id}{redo}" + (
         " (without --redo a recorded failure is raised again)" if redo else ""
     )
-
-
-def effects_after(session: Session, seq: int) -> list[str]:
-    """What activities with effects and files of `session` left behind after event `seq` (R115)."""
-    effects = {i: r.effect for i, r in session.state().business_state.results.items()}
-    out = []
-    for event in session.events(after=seq):
-        if event.event_type == "FileWritten":
-            out.append(f"file {payload_of(event).get('path')}")
-        elif event.event_type == "ActivityCompleted" and effects.get(event.activity_id or "", "none") != "none":
-            out.append(f"{effects[event.activity_id or '']} activity {event.activity_id}")
-    return out
 
 
 def session_of(door: Door, wanted: str | None) -> Session | None:
@@ -199,6 +182,9 @@ def go(door: Door, screen: Screen, handle: TaskHandle, *, background: bool) -> T
     try:
         return Ended(handle.session.id, handle.task_id, handle.result(), handle.kind)
     except TaskNotCompleted as error:
+        left = outside.rest_of_task(door, handle.session) if error.state == "failed" else []
+        if left:
+            screen.update(Shown("\n".join(left)))
         error.hint = _hint(door, handle.session, error.state)
         raise
 

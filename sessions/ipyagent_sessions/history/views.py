@@ -222,6 +222,55 @@ VIEWS: Final = (
         {"size": "bytes", "source": "FileWritten or CodeGenerated"},
     ),
     View(
+        "effects",
+        "One row a thing that was done to the world, or may have been: a file, a command, a call, a request, an activity.",
+        """
+        WITH undone AS (
+            SELECT session_id, unnest((payload->'$.undoes')::BIGINT[]) AS seq
+            FROM base.events WHERE event_type = 'FileRolledBack'),
+        calls AS (
+            SELECT session_id, started_seq AS seq, started AS timestamp, task_id, activity_id,
+                CASE kind WHEN 'model' THEN 'request' WHEN 'tool' THEN 'call' ELSE 'activity' END AS what,
+                activity_id AS name, effect,
+                CASE WHEN compensated THEN 'compensated' WHEN state = 'completed' THEN 'done' WHEN state = 'failed'
+                    THEN 'failed' ELSE 'unknown' END AS state, if(kind = 'tool', name, NULL) AS tool
+            FROM activities
+            WHERE effect <> 'none' AND kind <> 'stage' AND started_seq IS NOT NULL
+                AND NOT (state = 'open' AND error_type IS NOT DISTINCT FROM 'NotRun')),
+        files AS (
+            SELECT e.session_id, e.seq, e.timestamp, e.task_id, coalesce(e.activity_id, c.activity_id) AS activity_id,
+                'file' AS what, e.payload->>'$.path' AS name, 'idempotent' AS effect,
+                CASE WHEN u.seq IS NOT NULL THEN 'rolled back' WHEN c.state IS NULL OR c.state = 'compensated' THEN 'done'
+                    ELSE c.state END AS state, nullif(e.payload->>'$.tool', '') AS tool
+            FROM base.events e
+            LEFT JOIN base.events s ON s.session_id = e.session_id AND s.seq = e.parent_event
+                AND s.event_type = 'ActivityStarted' AND e.payload->>'$.tool' IS NOT NULL
+            LEFT JOIN calls c ON c.session_id = s.session_id AND c.task_id = s.task_id AND c.activity_id = s.activity_id
+            LEFT JOIN (SELECT DISTINCT * FROM undone) u ON u.session_id = e.session_id AND u.seq = e.seq
+            WHERE e.event_type = 'FileWritten'),
+        commands AS (
+            SELECT e.session_id, e.seq, e.timestamp, e.task_id, c.activity_id, 'command' AS what,
+                e.payload->>'$.command' AS name, 'irreversible' AS effect,
+                CASE WHEN d.seq IS NOT NULL OR c.state = 'compensated' THEN 'done' ELSE coalesce(c.state, 'unknown') END
+                    AS state, c.tool
+            FROM base.events e
+            LEFT JOIN base.events s ON s.session_id = e.session_id AND s.seq = e.parent_event
+                AND s.event_type = 'ActivityStarted'
+            LEFT JOIN calls c ON c.session_id = s.session_id AND c.task_id = s.task_id AND c.activity_id = s.activity_id
+            LEFT JOIN (SELECT session_id, min(seq) AS seq, payload->>'$.pid' AS pid, payload->>'$.started' AS started
+                FROM base.events WHERE event_type = 'ProcessEnded' GROUP BY ALL) d ON d.session_id = e.session_id
+                AND d.pid = e.payload->>'$.pid' AND d.started = e.payload->>'$.started'
+            WHERE e.event_type = 'ProcessStarted')
+        SELECT * FROM calls UNION ALL SELECT * FROM files UNION ALL SELECT * FROM commands""",
+        {
+            "what": "file, command, call (of a tool), request (to a model) or activity",
+            "name": "path, command line or activity",
+            "effect": "idempotent or irreversible",
+            "state": "done, failed, unknown (no result yet, or its outcome is not known), compensated or rolled back",
+            "activity_id": "the activity that a file or command belongs to",
+        },
+    ),
+    View(
         "usage",
         "One row for each event that reports tokens or cost.",
         f"""

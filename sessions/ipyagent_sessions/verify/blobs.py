@@ -16,7 +16,8 @@ from ipyagent_sessions.verify.finding import COPY, Finding
 
 _CODED: Final = re.compile(rb'_blob"\s*:\s*"([0-9a-f]{64})"')
 _OTHERS: Final = {
-    "FileWritten": re.compile(rb'"before"\s*:\s*"([0-9a-f]{64})"'),
+    "FileWritten": re.compile(rb'"(?:before|after)"\s*:\s*"([0-9a-f]{64})"'),
+    "FileRolledBack": re.compile(rb'"before"\s*:\s*"([0-9a-f]{64})"'),
     "PictureMade": re.compile(rb'"blob"\s*:\s*"([0-9a-f]{64})"'),
 }
 _NAME: Final = re.compile(r"[0-9a-f]{64}")

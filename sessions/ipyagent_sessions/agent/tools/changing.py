@@ -22,7 +22,7 @@ def change(bench: Workbench, tool: str, call: str, path: str, before: bytes | No
     if known is not None and was is not None and known != was:
         raise UsageError(f"{path} was changed by somebody else since you read it", hint="read it again before you change it")
     after = hashlib.sha256(data).hexdigest()
-    bench.will_change(FileChange(path, tool, call, before, was, after, len(data)))
+    bench.will_change(FileChange(path, tool, call, before, was, after, len(data), data))
     bench.workspace.write(path, data, before=before)
     bench.saw(path, after)
 

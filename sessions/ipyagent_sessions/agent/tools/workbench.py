@@ -52,7 +52,7 @@ class FileChange(Struct, frozen=True):
     """A file is about to be written; told *before* it happens, so that an open call can be settled after a crash.
 
     `before` is the whole file as it was, None when there was none.  `call` is the id that `calling` had set.  `after_sha256`
-    and `size` (bytes) are those of the new content.
+    and `size` (bytes) are those of the new content, which `after` holds where it is at hand.
     """
 
     path: str
@@ -62,6 +62,7 @@ class FileChange(Struct, frozen=True):
     before_sha256: str | None
     after_sha256: str
     size: int
+    after: bytes | None = None
 
 
 class Picture(Struct, frozen=True):
