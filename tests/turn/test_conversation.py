@@ -142,7 +142,7 @@ def test_hostile_text_of_all_sides_is_kept_without_what_no_text_can_hold(engine:
         launch.resume_task(session, flow).result(PATIENCE)
         assert not play.sent or [p for p in play.sent[-1] if "This turn was stopped" not in p] == first
     engine.ended(engine.start(flow, "and now", session=whole), "completed")
-    assert play.sent[-1] == [*first, f"text:={clean}", "user-prompt:=and now"]
+    assert play.sent[-2] == [*first, f"text:={clean}", "user-prompt:=and now"]
 
 
 class Odd:
