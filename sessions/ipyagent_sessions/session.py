@@ -6,6 +6,7 @@ seq, and reading the lineage goes through the parent's files.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from functools import cached_property
@@ -15,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from ipyagent_sessions import events as ev
+from ipyagent_sessions import folding
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import DamageError, LeaseHeld, NewerFormat, NotFound, UsageError
 from ipyagent_sessions.lifecycle import ENDED, TaskState, effective
@@ -32,6 +34,8 @@ _STATES: Final = {"", *TaskState}
 
 PATIENCE_S: Final = 0.5
 """How long a taker waits for a lease that is held: a door needs it for a moment only."""
+_FOLDED_AT_ONCE: Final = 200
+"""Events that a fork folds to say what its beginning has cost: about a millisecond."""
 
 
 class Session:
@@ -223,7 +227,8 @@ class Session:
     def fork(self, at: int | None = None, *, direction: str = "", title: str = "") -> Session:
         """A new session that shares the events up to `at` (default: the newest); this one is not changed.
 
-        Writes a header and one event whatever the length.  Raises NotFound, and UsageError when an activity is open at `at`.
+        Writes a header, one event and, where it is known at once, a summary, whatever the length.  Raises NotFound, and
+        UsageError when an activity is open at `at`.
         """
         last = self.last_seq()
         seq = last if at is None else at
@@ -247,29 +252,23 @@ class Session:
             "SessionForked", body, notebook=self.header.notebook, parent=point, with_task=True
         )
         child = Session(self.place, child_id)
-        known = msgspec.structs.replace(
-            mine,
-            session_id=child_id,
-            seq=first.seq,
-            title=named,
-            created_at=first.timestamp,
-            updated_at=first.timestamp,
-            run_key="",
-            parent=self.id,
-        )
-        if seq != last or mine.state not in ENDED:  # else the fork begins with an ended task, as the parent left it
+        if seq == last and mine.state in ENDED:
             known = msgspec.structs.replace(
-                known,
-                task_id=first.task_id,
-                state=TaskState.SUSPENDED.value,
-                reason="forked",
-                detail=f"forked from {self.id} at {seq}",
-                done=0,
-                total=None,
-                failed=0,
-                needs_you=0,
+                mine,
+                session_id=child_id,
+                seq=first.seq,
+                title=named,
+                created_at=first.timestamp,
+                updated_at=first.timestamp,
+                run_key="",
+                parent=self.id,
             )
-        live.write_summary(child.layout, known, self.place.disk)
+            live.write_summary(child.layout, known, self.place.disk)
+        elif seq <= _FOLDED_AT_ONCE:  # what a longer history had cost by then is made from the log by who looks
+            with contextlib.suppress(DamageError, NewerFormat):
+                state = self.loaded(seq).state
+                folding.apply(state, first)
+                live.write_summary(child.layout, summarise(child_id, state), self.place.disk)
         return child
 
     def open_activities(self, seq: int) -> set[str]:
@@ -289,8 +288,9 @@ class Session:
 
 
 def summarise(session_id: str, state: State) -> live.Summary:
-    """The summary of a state."""
+    """The summary of a state.  A fork in which nothing happened yet has no run key: the same cell goes on with its parent."""
     system, run = state.system_state, state.execution_state
+    untouched = bool(state.lineage) and state.seq == state.lineage[-1][1] + 1
     needs = sum(a.answer is None for a in run.approvals.values())
     return live.Summary(
         session_id,
@@ -301,7 +301,7 @@ def summarise(session_id: str, state: State) -> live.Summary:
         state.updated_at,
         system.task_id,
         system.target,
-        system.run_key,
+        "" if untouched else system.run_key,
         system.status.value if system.status else "",
         system.reason,
         system.detail,

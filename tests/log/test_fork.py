@@ -12,11 +12,12 @@ from ipyagent_sessions import folding
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions import state as states
 from ipyagent_sessions.errors import DamageError, NotFound, UsageError
-from ipyagent_sessions.log import checkpoints
+from ipyagent_sessions.log import checkpoints, live
 from ipyagent_sessions.log.lease import Holder
-from ipyagent_sessions.session import Session
+from ipyagent_sessions.session import Session, summarise
 from ipyagent_sessions.store import Store
 from ipyagent_sessions.testing import FaultyDisk, activities, wait_until
+from ipyagent_sessions.verify import whole
 
 
 @pytest.fixture
@@ -37,19 +38,16 @@ def size(folder: Path) -> int:
     return sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
 
 
-def test_a_fork_writes_the_same_few_bytes_whatever_the_length(
-    store: Store, parent: Session, me: Holder, disk: FaultyDisk
-) -> None:
+def test_a_fork_writes_the_same_few_bytes_whatever_the_length(parent: Session, me: Holder) -> None:
     written = []
     for _ in range(3):
-        before = disk.bytes_written
         child = parent.fork()
-        written.append(disk.bytes_written - before)
-        assert size(child.layout.root) < 8192
+        assert size(child.layout.root) < 4096
+        child.layout.summary.unlink(missing_ok=True)
+        written.append(size(child.layout.root))
         appender = parent.append(me)
         activities(appender, 300)
         appender.close(rest=True)
-    assert max(written) < 4096
     assert max(written) - min(written) < 64, "only the numbers in it get longer"
 
 
@@ -90,6 +88,58 @@ def test_the_state_of_a_fork_is_the_parent_s_at_that_seq_and_goes_its_own_way(pa
     activities(appender, 1)
     appender.close()
     assert child.state().execution_state.done != parent.state().execution_state.done
+
+
+@pytest.fixture
+def spent(session: Session, me: Holder) -> Session:
+    """Two tasks; the first has cost 1.0 by event 4 and 3.0 in all, and a summary says so."""
+    appender = session.append(me)
+    for task in ("a", "b"):
+        appender.emit("TaskQueued", p.TaskQueued("audit", run_key=task), task_id=task)
+        appender.emit("TaskStarted", p.TaskStarted(), task_id=task)
+        for cost in (1.0, 2.0):
+            asked = p.MessageAdded("assistant", "", 0)
+            appender.emit("MessageAdded", asked, task_id=task, input_tokens=10, output_tokens=5, cost_usd=cost)
+        appender.emit("TaskCompleted", p.TaskCompleted(), task_id=task)
+    live.write_summary(session.layout, summarise(session.id, appender.state), session.place.disk)
+    appender.close()
+    return session
+
+
+@pytest.mark.parametrize("seq", range(1, 12))
+def test_a_fork_is_listed_with_what_its_beginning_had_cost(spent: Session, seq: int) -> None:
+    child = spent.fork(seq)
+    written = live.read_summary(child.layout)
+    assert written is not None
+    assert written == summarise(child.id, child.state())
+    assert written.run_key == "", "the same cell goes on with the parent"
+    costs = [e.cost_usd for e in spent.events(until=seq) if e.cost_usd is not None]
+    assert written.cost_usd == sum(costs)
+    assert written.input_tokens == 10 * len(costs)
+    assert written.tasks == (seq >= 2) + (seq >= 7)
+    assert whole.session(child).findings == []
+
+
+def test_of_a_fork_of_a_long_history_the_log_is_asked(spent: Session, me: Holder, disk: FaultyDisk) -> None:
+    appender = spent.append(me)
+    appender.emit("TaskQueued", p.TaskQueued("audit", run_key="c"), task_id="c")
+    activities(appender, 200, task_id="c")
+    appender.close()
+    before = disk.bytes_written
+    child = spent.fork(appender.state.seq - 2)
+    assert disk.bytes_written - before < 4096
+    assert not child.layout.summary.exists()
+    assert child.summary() == summarise(child.id, child.state())
+    assert child.summary().cost_usd == 6.0
+
+
+def test_a_fork_behind_damage_is_made_and_has_no_summary(parent: Session) -> None:
+    journal = parent.layout.journals()[-1].path
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join([*lines[:4], b"rubbish\n", *lines[5:]]))
+    child = Session(parent.place, parent.id).fork(11)
+    assert not child.layout.summary.exists()
+    assert child.event(11) == parent.event(11)
 
 
 def test_a_fork_of_a_fork_reads_both_ancestors(parent: Session, me: Holder) -> None:

@@ -55,7 +55,7 @@ class Fold:
         if own and event.seq in self._files:
             self._checkpoint(event)
         if own and self.state is not None and self._summary is not None and self._summary.seq == event.seq:
-            self._compare_summary(self.state, self._summary, taken_over=event.event_type == "SessionForked")
+            self._compare_summary(self.state, self._summary)
         self._recent.append(body)
 
     def _apply(self, state: State, event: Event) -> None:
@@ -114,13 +114,12 @@ class Fold:
         if not held and self.state is not None:
             self._end_of_summary(self.state)
 
-    def _compare_summary(self, state: State, found: live.Summary, *, taken_over: bool) -> None:
-        """A fork takes its first summary from its parent without reading the log, so that may be a little off."""
+    def _compare_summary(self, state: State, found: live.Summary) -> None:
         wanted = summarise(self.session.id, state)
         differs = [name for name in _SHOWN if getattr(found, name) != getattr(wanted, name)]
         if differs:
             told = ", ".join(f"{n}: {getattr(found, n)!r} instead of {getattr(wanted, n)!r}" for n in differs[:3])
-            self._bad_summary(f"event {found.seq}", told, "lists show the wrong thing", note=taken_over)
+            self._bad_summary(f"event {found.seq}", told, "lists show the wrong thing")
 
     def _end_of_summary(self, state: State) -> None:
         path, found = self.session.layout.summary, self._summary
