@@ -38,6 +38,16 @@ SCRIPT = """
   turns:
     - say: "one two three four five six seven eight nine ten"
       tokens_per_s: 1
+- when: "keep"
+  turns:
+    - call: [{tool: remember, args: {namespace: preferences, key: units, value: "metric <b>units</b>"}}]
+    - expect: "kept as notes/preferences units"
+      say: "noted"
+- when: "which units"
+  turns:
+    - call: [{tool: recall, args: {query: units}}]
+    - expect: "metric <b>units</b>"
+      say: "Metric."
 - when: "secret"
   turns:
     - call: [{tool: run_python, args: {code: "import os; print(os.environ['CANARY_API_KEY'])"}}]
@@ -86,6 +96,15 @@ def test_a_conversation_goes_on_from_cell_to_cell_and_its_markdown_is_harmless(n
     assert "What is twice 21?" in said
     assert "again {please}" in said
     assert nb.run("%agent sql select count(*) as sessions from sessions").text.split()[-3:] == ["1", "1", "row"]
+
+
+def test_what_one_conversation_is_told_to_keep_the_next_one_finds(nb: Notebook) -> None:
+    assert nb.run("%%agent --model scripted:play.yaml --session one --approve auto\nkeep metric").text.endswith("noted\n")
+    assert nb.run("%%agent --model scripted:play.yaml --session two\nwhich units?").text.endswith("Metric.\n")
+    listed = nb.run("%agent memory notes")
+    assert "metric <b>units</b>" in listed.text
+    assert "<b>units</b>" not in listed.html
+    assert "remember" in nb.run("%agent tools").text
 
 
 def test_what_cannot_run_is_refused_before_anything_starts(nb: Notebook) -> None:

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from ipyagent_sessions.errors import NewerFormat, NotSerialisable, PersistenceError, UsageError
 from ipyagent_sessions.memory.journal import Record, line_of
 from ipyagent_sessions.memory.memory import Memory
-from ipyagent_sessions.memory.notes import Notes
 from ipyagent_sessions.retention import clean, deletion
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
@@ -264,13 +263,3 @@ def test_it_holds_what_a_dict_would(operations: list[tuple[str, str, int]]) -> N
                 memory.forget(memory.outlived())
         for seen in (memory, Memory(Path(folder, "memory"), clock, FaultyDisk())):
             assert {key: seen.get("n", key) for _, key in seen.keys("n")} == model
-
-
-def test_an_agents_notes_are_texts_in_one_namespace(memory: Memory) -> None:
-    notes = Notes(memory, "notes/me")
-    notes.remember("style", "uses tabs")
-    memory.put("other", "style", "not mine")
-    assert [n["note"] for n in notes.recall("TABS")] == ["uses tabs"]
-    assert len(notes.recall()) == 1
-    assert notes.forget("style") == "removed"
-    assert notes.forget("style") == "there is no note 'style'"

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from ipyagent_sessions.agent.tools.workbench import Workbench
+from ipyagent_sessions.memory.notes import Notes
+from ipyagent_sessions.store import Store
 
 
 class Told(list[Any]):
@@ -30,5 +32,6 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def bench(root: Path, told: Told) -> Workbench:
-    return Workbench(root, report=told.append, mark="m-test")
+def bench(root: Path, told: Told, store: Store) -> Workbench:
+    notes = Notes(store.memory, by="m-test", scrub=lambda text: text.replace("hunter2", "<secret>"))
+    return Workbench(root, report=told.append, notes=notes, mark="m-test")

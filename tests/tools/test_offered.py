@@ -22,6 +22,8 @@ EFFECTS = {
     "write_file": "idempotent",
     "edit_file": "irreversible",
     "query": "none",
+    "recall": "none",
+    "remember": "idempotent",
     "run_python": "irreversible",
     "run_shell": "irreversible",
 }
@@ -70,11 +72,17 @@ def test_without_a_kernel_the_rest_is_offered(bench: Workbench) -> None:
     assert "no notebook" in offer.unusable[0][1]
 
 
+def test_without_a_store_nothing_is_kept_across_conversations(root: Path) -> None:
+    offer = offered(Workbench(root, run_cell=run_cell))
+    assert [name for name, _ in offer.unusable] == ["recall", "remember"]
+    assert "no store" in offer.unusable[0][1]
+
+
 def test_a_reason_that_has_gone_is_gone_the_next_time(root: Path) -> None:
     bench = Workbench(root / "later", run_cell=run_cell)
     assert [t.name for t in offered(bench).tools] == ["run_python"]
     (root / "later").mkdir()
-    assert len(offered(bench).tools) == len(EFFECTS)
+    assert len(offered(bench).tools) == len(EFFECTS) - len({"recall", "remember"})
 
 
 def test_what_the_config_leaves_out_is_left_out(bench: Workbench) -> None:

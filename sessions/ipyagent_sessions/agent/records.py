@@ -24,6 +24,7 @@ from ipyagent_sessions.agent.surroundings import Surroundings
 from ipyagent_sessions.agent.tools import leftovers
 from ipyagent_sessions.agent.tools.workbench import FileChange, FileRead, Picture, Started, Workbench
 from ipyagent_sessions.log.blobs import Blobs
+from ipyagent_sessions.memory.notes import Notes
 from ipyagent_sessions.run.execute import current, progress
 from ipyagent_sessions.run.task import TaskRun
 
@@ -61,6 +62,7 @@ class Records:
             started=lambda process: self._process("ProcessStarted", process),
             ended=lambda process: self._process("ProcessEnded", process),
             recall=self._recall,
+            notes=Notes(run.session.place.memory, by=run.session.id, scrub=secrets.scrub),
             protected=(run.session.place.root, *_settings_files(place.folder)),  # they permit: a model may not write them
             mark=run.session.id,
         )

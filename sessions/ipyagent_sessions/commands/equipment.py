@@ -15,6 +15,7 @@ from ipyagent_sessions.agent.tools.offered import offered
 from ipyagent_sessions.agent.tools.workbench import Workbench
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.errors import IpyagentError
+from ipyagent_sessions.memory.notes import Notes
 from ipyagent_sessions.views.shown import Table
 
 
@@ -33,6 +34,7 @@ def tools(door: Door) -> Table:
     place = surroundings.here()
     settings = Settings.load(place.folder)
     bench = Workbench((place.folder / settings.tools.workspace).resolve(), place.namespace, place.in_main, place.run_cell)
+    bench.notes = Notes(door.store.memory, by=door.actor, scrub=settings.known_secrets().scrub)
     offer = offered(bench, declared_tools(place.namespace), set(settings.tools.without))
     served = _served(bench, settings)
     rules = rules_of(settings, "ask")

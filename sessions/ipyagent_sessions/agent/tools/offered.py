@@ -14,6 +14,8 @@ from ipyagent_sessions.agent.tools.edit_file import edit_file
 from ipyagent_sessions.agent.tools.list_files import list_files
 from ipyagent_sessions.agent.tools.query import query
 from ipyagent_sessions.agent.tools.read_file import read_file
+from ipyagent_sessions.agent.tools.recall import recall
+from ipyagent_sessions.agent.tools.remember import remember
 from ipyagent_sessions.agent.tools.run_python import run_python
 from ipyagent_sessions.agent.tools.run_shell import run_shell
 from ipyagent_sessions.agent.tools.search_files import search_files
@@ -28,6 +30,8 @@ BUILT_IN: Final[tuple[Callable[[Workbench], Tool], ...]] = (
     write_file,
     edit_file,
     query,
+    recall,
+    remember,
     run_python,
     run_shell,
 )

@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 from msgspec import Struct
 
 from ipyagent_sessions.agent.tools.workspace import Workspace
+from ipyagent_sessions.memory.notes import Notes
 
 T = TypeVar("T")
 
@@ -106,9 +107,9 @@ class Workbench:
 
     Callbacks may be called from any thread and return when what they were told is safe: `report` of a FileChange records the
     pre-image durably or raises, and then nothing is written.  `recall(call)` gives the FileChange that a call had reported,
-    also before a crash.  `protected` are files and folders that tools may not touch although they may lie in the workspace:
-    the store, above all.  `mark` names the session; every process started carries it.  `sees_pictures` says that the model
-    takes pictures as results.
+    also before a crash.  `notes` is what the sessions of the store share.  `protected` are files and folders that tools may
+    not touch although they may lie in the workspace: the store, above all.  `mark` names the session; every process started
+    carries it.  `sees_pictures` says that the model takes pictures as results.
     """
 
     folder: Path
@@ -120,6 +121,7 @@ class Workbench:
     started: Callable[[Started], None] = _ignore
     ended: Callable[[Started], None] = _ignore
     recall: Callable[[str], FileChange | None] | None = None
+    notes: Notes | None = None
     protected: tuple[Path, ...] = ()
     sees_pictures: bool = False
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
