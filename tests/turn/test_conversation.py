@@ -248,6 +248,22 @@ def test_a_session_is_played_again_as_a_cassette(engine: Engine) -> None:
     assert "differs from the recorded one" in str(other.outcome and other.outcome.error)
 
 
+def test_a_session_that_was_cut_anywhere_and_resumed_is_played_again_as_a_cassette(engine: Engine, tmp_path: Path) -> None:
+    """The notice of the resume is no part of what the same notebook asks when nothing stops it."""
+
+    def look(at: str) -> str:
+        return f"{at} seen"
+
+    tools = [Tool(look, metadata={"effect": "none"})]
+    flow = talking(agent_of(Play([("look", {"at": "a"}), ("look", {"at": "b"})], "one"), tools))
+    whole = engine.ended(engine.start(flow, "go"), "completed")
+    for event in of_type(whole, "ActivityCompleted", "MessageAdded"):
+        session = cut(whole, tmp_path / str(event.seq), event.seq)
+        assert launch.resume_task(session, flow).result(PATIENCE) == "one"
+        again = talking(Agent(CassetteModel("s", exchanges(session)), tools=tools))
+        assert engine.start(again, "go").result(PATIENCE) == "one"
+
+
 def test_a_fork_continues_the_conversation_of_its_parent(engine: Engine) -> None:
     play = Play("one", "two", "three")
     flow = talking(agent_of(play))

@@ -4,9 +4,13 @@ R251)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.state import State
+
+BEGINS: Final = "[This turn was stopped "
+"""How a notice begins: it tells of this execution, and is no part of what was asked."""
 
 
 def of_resume(state: State, resumed: p.TaskResumed, changed: Sequence[str], said: str) -> str:
@@ -14,7 +18,7 @@ def of_resume(state: State, resumed: p.TaskResumed, changed: Sequence[str], said
 
     `changed` are the files that are not as the model saw them, `said` is what a person adds.
     """
-    lines = [f"[This turn was stopped ({_CAUSES.get(resumed.cause, resumed.cause)}) and goes on now.]"]
+    lines = [f"{BEGINS}({_CAUSES.get(resumed.cause, resumed.cause)}) and goes on now.]"]
     results = {k: r for k, r in state.business_state.results.items() if r.kind == "tool"}
     done = [k for k, r in results.items() if r.ok]
     opened = [k for k, a in state.execution_state.active_activities.items() if a.kind == "tool"]

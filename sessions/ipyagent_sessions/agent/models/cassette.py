@@ -22,6 +22,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext
 
 from ipyagent_sessions.agent.models import history
+from ipyagent_sessions.agent.notice import BEGINS
 from ipyagent_sessions.errors import UsageError
 
 SYSTEM: Final = "cassette"
@@ -124,9 +125,16 @@ def normal(messages: Sequence[ModelMessage], tools: Iterable[str]) -> str:
     kept: list[dict[str, Any]] = []
     for message in ModelMessagesTypeAdapter.dump_python(list(messages), mode="json"):
         shown = {key: value for key, value in message.items() if key in _MESSAGE and value is not None}
-        shown["parts"] = [_part(part, numbers) for part in message["parts"]]
-        kept.append(shown)
+        shown["parts"] = [_part(part, numbers) for part in message["parts"] if not _is_notice(part)]
+        if shown["parts"] or not message["parts"]:
+            kept.append(shown)
     return json.dumps({"messages": kept, "tools": sorted(tools)}, indent=1, sort_keys=True, ensure_ascii=False)
+
+
+def _is_notice(part: dict[str, Any]) -> bool:
+    """Whether a part tells of a stop and a resume: when the recording is played nothing was stopped."""
+    content = part.get("content")
+    return part.get("part_kind") == "user-prompt" and isinstance(content, str) and content.startswith(BEGINS)
 
 
 def _part(part: dict[str, Any], numbers: dict[str, str]) -> dict[str, Any]:
