@@ -13,7 +13,7 @@ from jupyter_server.extension.application import ExtensionApp
 from jupyter_server.serverapp import ServerApp
 from traitlets import Bool, Enum, List, Unicode
 
-from ipyagent_lab.herald import KINDS, Channels
+from ipyagent_lab.herald import KINDS, Channels, unusable
 from ipyagent_lab.routes.base import SETTING
 from ipyagent_lab.routes.branches import AftermathHandler, CompareHandler
 from ipyagent_lab.routes.control import ControlHandler, ForkHandler
@@ -68,8 +68,17 @@ class IpyagentLab(ExtensionApp):
         "{text}, {kind}, {session_id}, {notebook}; the notice comes as JSON on standard input too.  No shell is involved.",
     )
     notify_webhook = Unicode("", config=True, help="An http(s) address that each notice is posted to as JSON.")
+    notify_urls = List(
+        Unicode(),
+        config=True,
+        help='Services that each notice is sent to, in the words of apprise: ["ntfy://topic", "mailto://..."].  Needs '
+        "ipyagent[notify].",
+    )
     notify_kinds = List(
-        Enum(KINDS), default_value=list(KINDS), config=True, help="Which notices go to the command and the webhook."
+        Enum(KINDS),
+        default_value=list(KINDS),
+        config=True,
+        help="Which notices go to command, webhook and services.",
     )
 
     def initialize_settings(self) -> None:
@@ -78,7 +87,13 @@ class IpyagentLab(ExtensionApp):
                 f"IpyagentLab.notify_webhook is no web address: {self.notify_webhook!r}",
                 hint="https://host/path, or leave it empty",
             )
-        channels = Channels(list(self.notify_command), self.notify_webhook, tuple(self.notify_kinds))
+        for number, url in enumerate(self.notify_urls):
+            why = unusable(url)
+            if why:
+                raise ConfigError(
+                    f"IpyagentLab.notify_urls[{number}]: {why}", hint="pip install 'ipyagent[notify]', or correct it"
+                )
+        channels = Channels(list(self.notify_command), self.notify_webhook, list(self.notify_urls), tuple(self.notify_kinds))
         root = Path(self.store).expanduser() if self.store else None
         self.service = Service(root, self.log, notify=self.watch, channels=channels)
         self.settings[SETTING] = self.service

@@ -50,10 +50,11 @@ _PATIENCE_S: Final = 30.0
 class Channels(Struct):
     """Where notices go beyond the browser.  `command` is a program with its arguments, in which the fields of a notice,
     {title} or {text}, are replaced; it gets the notice as JSON on its standard input.  `webhook` is an address that
-    the same JSON is posted to."""
+    the same JSON is posted to.  `urls` are services in apprise's words (mail, chat, telephone), told title and text."""
 
     command: list[str] = []
     webhook: str = ""
+    urls: list[str] = []
     kinds: tuple[str, ...] = KINDS
 
 
@@ -133,6 +134,8 @@ class Herald:
             self._begin(self._run(self._channels.command, notice))
         if self._channels.webhook:
             self._begin(self._post(self._channels.webhook, notice))
+        if self._channels.urls:
+            self._begin(self._send(self._channels.urls, notice))
 
     async def _found(self, entry: Entry, kind: str) -> Notice | None:
         """The notice, None when it is no news.  Files may be on the move just then, so a failure is tried again."""
@@ -184,6 +187,29 @@ class Herald:
             await AsyncHTTPClient().fetch(request)
         except (HTTPClientError, OSError, ValueError) as error:
             self._log.warning("ipyagent: the webhook for notices did not take %s: %s", notice.id, plain(str(error), 200))
+
+    async def _send(self, urls: list[str], notice: Notice) -> None:
+        from apprise import Apprise
+
+        services = Apprise()
+        for url in urls:
+            services.add(url)
+        telling = services.async_notify(plain(notice.text, 1000), plain(notice.title, 120))
+        try:
+            sent = bool(await asyncio.wait_for(telling, _PATIENCE_S))
+        except TimeoutError:
+            sent = False
+        if not sent:  # which one it was, and why, is in the library's own log; an address may hold a password
+            self._log.warning("ipyagent: not every service of notify_urls took %s", notice.id)
+
+
+def unusable(url: str) -> str:
+    """Why notices cannot be sent to `url`, empty when they can.  Says nothing of the address: it may hold a password."""
+    try:
+        from apprise import Apprise
+    except ImportError:
+        return "the package apprise is missing"
+    return "" if Apprise().add(url) else f"no service is known by {url.partition(':')[0][:20]}:"
 
 
 def filled(command: list[str], notice: Notice) -> list[str]:

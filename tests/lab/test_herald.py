@@ -176,7 +176,21 @@ async def test_a_webhook_gets_the_notice_and_one_that_refuses_is_logged(real: St
     assert "did not take" not in caplog.text
     await Told(real, Channels(webhook=f"http://127.0.0.1:{port}/refuse")).heed(session)
     assert "did not take" in caplog.text
+    await Told(real, Channels(urls=[f"json://127.0.0.1:{port}/service"])).heed(session)
+    sent = json.loads(bodies[-1])
+    assert sent["title"] == "clean up"
+    assert "no such file" in sent["message"]
+    assert "notify_urls" not in caplog.text
+    await Told(real, Channels(urls=[f"json://127.0.0.1:{port}/refuse"])).heed(session)
+    assert "not every service of notify_urls took" in caplog.text
     server.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "why"), [("json://127.0.0.1/x", ""), ("nothing://secret@host", "no service is known by nothing:")]
+)
+def test_a_service_that_does_not_exist_is_told_without_its_address(url: str, why: str) -> None:
+    assert heralding.unusable(url) == why
 
 
 async def test_pages_that_follow_the_list_are_told_and_those_that_come_later_too(
