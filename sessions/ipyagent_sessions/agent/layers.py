@@ -6,6 +6,7 @@ an entry of `models` or `mcp` is taken whole, lists of names add up, everything 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -104,3 +105,9 @@ def _copied(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _copied(inner) for key, inner in value.items()}
     return list(value) if isinstance(value, list) else value
+
+
+def settings_files(folder: Path) -> list[Path]:
+    """Where settings that permit something stand, or would count if they were put there: no tool writes them."""
+    found = [project_file(folder), user_file(os.environ), folder.resolve() / PROJECT_FILE]
+    return [path for path in found if path is not None]

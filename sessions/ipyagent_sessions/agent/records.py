@@ -33,12 +33,6 @@ _LARGEST_AFTER: Final = 2**20
 """Bytes of a text that is kept as it was written, beside what it replaced."""
 
 
-def _settings_files(folder: Path) -> list[Path]:
-    """Where settings that permit something stand, or would count if they were put there."""
-    found = [layers.project_file(folder), layers.user_file(os.environ), folder.resolve() / layers.PROJECT_FILE]
-    return [path for path in found if path is not None]
-
-
 class Records:
     """The workbench of one execution of a turn, wired to its log.
 
@@ -63,7 +57,8 @@ class Records:
             ended=lambda process: self._process("ProcessEnded", process),
             recall=self._recall,
             notes=Notes(run.session.place.memory, by=run.session.id, scrub=secrets.scrub),
-            protected=(run.session.place.root, *_settings_files(place.folder)),  # they permit: a model may not write them
+            # they permit: a model may not write them
+            protected=(run.session.place.root, *layers.settings_files(place.folder)),
             mark=run.session.id,
         )
         self.bench.seen.update(self._read_before())

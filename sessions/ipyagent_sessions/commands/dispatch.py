@@ -49,6 +49,12 @@ def _ask(door: Door, screen: Screen, options: argparse.Namespace) -> Any:
     return converse.ask(door, screen, options)
 
 
+def _rollback(door: Door, screen: Screen, options: argparse.Namespace) -> Shown:
+    from ipyagent_sessions.commands import back
+
+    return back.roll_back(door, options)
+
+
 def _models(door: Door, screen: Screen, options: argparse.Namespace) -> Shown:
     from ipyagent_sessions.commands import equipment
 
@@ -92,6 +98,7 @@ _COMMANDS: Final[dict[str, Callable[[Door, Screen, argparse.Namespace], Any]]] =
     "state": lambda door, screen, o: look.state(door.session(o.id), at=o.at),
     "checkpoints": lambda door, screen, o: look.checkpoints(door.session(o.id)),
     "effects": lambda door, screen, o: outside.effects(door, door.session(o.id), after=o.after),
+    "rollback": _rollback,
     "replay": lambda door, screen, o: look.replay(door, door.session(o.id), to=o.to, last=o.last),
     "sql": _sql,
     "models": _models,

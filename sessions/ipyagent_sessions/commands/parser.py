@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "checkpoints": "the snapshots of a session, verified",
     "checkpoint": "take a named checkpoint now",
     "effects": "what a session did to the world, and what is undone",
+    "rollback": "bring files back to what they held; says first what would change",
     "fork": "a new session that shares the log up to an event",
     "replay": "what happened, rebuilt from the log; nothing is executed",
     "rerun": "do a task again for real, as a new task; results may differ",
@@ -75,6 +76,7 @@ def build(prefix: str) -> tuple[_Parser, dict[str, _Parser]]:
         "state",
         "checkpoints",
         "effects",
+        "rollback",
         "fork",
         "replay",
         "rerun",
@@ -156,6 +158,11 @@ def _looking(commands: dict[str, _Parser]) -> None:
     commands["log"].add_argument("--last", type=int, default=50, metavar="N", help="the newest N events; default: 50")
     commands["log"].add_argument("--type", default=None, metavar="TYPE", help="events of this type only")
     commands["state"].add_argument("--at", metavar="SEQ|LABEL", help="an event, or a checkpoint's label")
+    back = commands["rollback"]
+    back.add_argument("--to", metavar="SEQ|LABEL", help="to how they were after this event; default: before the newest task")
+    back.add_argument("--file", action="append", default=[], metavar="PATH", help="only this one; may be given again")
+    back.add_argument("--merge", action="store_true", help="where somebody edited a text since: keep these edits")
+    back.add_argument("--yes", action="store_true", help="do it")
     commands["effects"].add_argument("--after", metavar="SEQ|LABEL", help="from after an event, or a checkpoint's label")
     commands["replay"].add_argument(
         "--last", type=int, default=200, metavar="N", help="show the newest N events; default: 200"

@@ -48,6 +48,7 @@ SIDE_SEAMS: Final = (
     "after memory rename",
     "before cache rename",
     "after cache rename",
+    "after file rolled back",
 )
 """Those that no running task passes."""
 

@@ -116,6 +116,10 @@ class Folder:
     def rename(self, old: str, new: str) -> None:
         """Give `old` the place of `new`, at once, and make that durable."""
         os.replace(self._at(old), self._at(new), src_dir_fd=self._fd, dst_dir_fd=self._fd)
+        self.sync()
+
+    def sync(self) -> None:
+        """Make what was renamed or removed durable, where folders can be synced."""
         if self._fd is not None:
             os.fsync(self._fd)
 

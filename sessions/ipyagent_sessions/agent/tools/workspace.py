@@ -161,6 +161,18 @@ class Workspace:
         except OSError as error:
             raise UsageError(f"{path} cannot be written: {error.strerror}") from error
 
+    def remove(self, path: str, *, before: bytes) -> None:
+        """Remove the file `path`, which holds `before`; raises UsageError when that is no longer so."""
+        self.check_writable(path)
+        try:
+            with self._writing, self._place(path) as (here, name):
+                if self._now(here, name) != before:
+                    raise UsageError(f"{path} was changed by somebody else meanwhile", hint="read it again")
+                here.remove(name)
+                here.sync()
+        except OSError as error:
+            raise UsageError(f"{path} cannot be removed: {error.strerror}") from error
+
     def walk(self, path: str = ".", *, depth: int | None = None) -> Iterator[Entry]:
         """What is below `path`, sorted, folders before what is in them; links are named and not followed.
 
