@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ipyagent_sessions.run.context import Context
     from ipyagent_sessions.run.definitions import Activity, Done, Retry, Workflow, activity, workflow
     from ipyagent_sessions.run.execute import progress
+    from ipyagent_sessions.run.keys import idempotency_key
     from ipyagent_sessions.run.launch import resume_task, run_workflow
     from ipyagent_sessions.run.waiting import Answer
     from ipyagent_sessions.run.worker import TaskHandle
@@ -51,6 +52,7 @@ _PLACES = {
     "activity": "run.definitions",
     "workflow": "run.definitions",
     "progress": "run.execute",
+    "idempotency_key": "run.keys",
     "resume_task": "run.launch",
     "run_workflow": "run.launch",
     "TaskHandle": "run.worker",
@@ -76,6 +78,7 @@ __all__ = [
     "Workflow",
     "__version__",
     "activity",
+    "idempotency_key",
     "progress",
     "resume_task",
     "run_workflow",

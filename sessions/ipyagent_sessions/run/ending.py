@@ -12,6 +12,7 @@ from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import ActivityError, IpyagentError, NotSerialisable
 from ipyagent_sessions.lifecycle import TaskState
 from ipyagent_sessions.run import control
+from ipyagent_sessions.run.keys import Keyed
 from ipyagent_sessions.run.task import TaskRun, TaskStop
 
 UNDOING: Final = "undoing"
@@ -124,9 +125,10 @@ async def _compensate(run: TaskRun, why: str) -> tuple[list[str], list[str]]:
         name = results[activity_id].name
         _intend(run, activity_id, why)
         try:
-            ran = await run.threads.submit(undo)
-            if inspect.isawaitable(ran.value):
-                await ran.value
+            with Keyed(run.task_id, activity_id):
+                ran = await run.threads.submit(undo)
+                if inspect.isawaitable(ran.value):
+                    await ran.value
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # whatever it raises, the others have their turn
             _still_held(run)
             broken.append(activity_id)

@@ -20,6 +20,7 @@ from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import ActivityError, ActivityTimeout, NotSerialisable, ResultLost
 from ipyagent_sessions.run import process
 from ipyagent_sessions.run.definitions import ONCE, Activity, Effect, Retry
+from ipyagent_sessions.run.keys import Keyed
 from ipyagent_sessions.run.task import TaskRun, TaskStop
 from ipyagent_sessions.run.threads import Ran
 
@@ -189,7 +190,8 @@ async def _attempt(run: TaskRun, plan: Plan, attempt: int, *, last: bool) -> Any
     begun = run.clock.monotonic()
     late = False
     try:
-        ran = await _invoke(run, plan)
+        with Keyed(run.task_id, plan.id):
+            ran = await _invoke(run, plan)
     except _Late as after:
         ran, late = after.ran, True
     except TaskStop:

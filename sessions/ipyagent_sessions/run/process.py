@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ipyagent_sessions.errors import IpyagentError
+from ipyagent_sessions.run import keys
 
 
 class ChildDied(IpyagentError):
@@ -41,7 +42,7 @@ async def call(name: str, function: Callable[..., Any], args: tuple[Any, ...], k
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         start_new_session=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        env={**os.environ, **keys.environment(), "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
     )
     assert child.stdin is not None
     assert child.stdout is not None

@@ -17,6 +17,7 @@ from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.lifecycle import ENDED
 from ipyagent_sessions.run.definitions import EFFECTS, Done
 from ipyagent_sessions.run.execute import NOT_RUN, Plan
+from ipyagent_sessions.run.keys import Keyed
 from ipyagent_sessions.run.task import TaskRun
 from ipyagent_sessions.state import Active
 
@@ -79,10 +80,11 @@ async def _verified(run: TaskRun, plan: Plan) -> Literal["again", "recorded"] | 
     verify = plan.verify
     assert verify is not None
     try:
-        if inspect.iscoroutinefunction(verify):
-            answer = await verify(*plan.args, **plan.kwargs)
-        else:
-            answer = (await run.threads.submit(lambda: verify(*plan.args, **plan.kwargs))).value
+        with Keyed(run.task_id, plan.id):
+            if inspect.iscoroutinefunction(verify):
+                answer = await verify(*plan.args, **plan.kwargs)
+            else:
+                answer = (await run.threads.submit(lambda: verify(*plan.args, **plan.kwargs))).value
     except Exception as error:  # noqa: BLE001  # whatever it raises, the question stays open
         text = f"verify of {plan.id} failed: {type(error).__name__}: {error}; a person is asked"
         run.emit("AlarmRaised", p.AlarmRaised("verify", text))

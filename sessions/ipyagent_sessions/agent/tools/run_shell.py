@@ -22,6 +22,7 @@ from ipyagent_sessions.agent.tools.declare import Tool
 from ipyagent_sessions.agent.tools.list_files import no_folder
 from ipyagent_sessions.agent.tools.workbench import Workbench
 from ipyagent_sessions.errors import UsageError
+from ipyagent_sessions.run import keys
 from ipyagent_sessions.run.threads import Threads
 
 _LONGEST_S: Final = 3_600.0
@@ -93,7 +94,7 @@ def _start(bench: Workbench, command: str, mark: str, writing: int) -> subproces
     return subprocess.Popen(
         [*_shell(), command],
         cwd=bench.workspace.root,
-        env={**processes.without_secrets(os.environ), processes.MARK: mark},
+        env={**processes.without_secrets(os.environ), **keys.environment(), processes.MARK: mark},
         stdin=subprocess.DEVNULL,
         stdout=writing,
         stderr=writing,
