@@ -1,15 +1,15 @@
 """The Jupyter Server part of ipyagent: routes, one live socket a page, and the sweeper that notices lost tasks.
 
 It needs no kernel: everything is read from the files of the store, and what a person asks goes through the inbox of the
-session as at every other door.  `docs/server-api.md` is its contract with the front end.
+session as at every other door.  `docs/server-api.md` is its contract with the front end.  What is told of one
+session, and how a request is checked, is the engine's (`ipyagent_sessions.serving`): a widget without a server tells the same.
 
 Rooms, each importing only those above it:
 
-    errors     one table from typed errors to HTTP statuses
     shapes     what goes over the wire; `typescript` writes it down
     reading    files of one session -> one row of the list
     index      the rows in memory: filter, sort, pages
-    follow     the state of a watched session, kept up to date from the tail of its log
+    shelf      the sessions that pages look at, their states kept at hand
     pace       many changes, few pushes
     audience   the pages that listen, and what they are told
     herald     notices: who is told that a task needs somebody, is done, has failed

@@ -13,11 +13,12 @@ from typing import Final, Protocol
 
 import msgspec
 
-from ipyagent_lab.errors import Problem, is_known
 from ipyagent_lab.index import Index
 from ipyagent_lab.pace import CARD_GAP, LIST_GAP, Paced
-from ipyagent_lab.shapes import CardMessage, ListMessage, Message, Notice, NoticeMessage, ProblemMessage, Shown
+from ipyagent_lab.shapes import ListMessage, Message, Notice, NoticeMessage
 from ipyagent_sessions.clock import Clock
+from ipyagent_sessions.serving.problems import Problem, is_known
+from ipyagent_sessions.serving.shapes import CardMessage, ProblemMessage, Shown
 
 RECENT: Final = 50
 """How many notices are kept for pages that come (back) later."""

@@ -16,10 +16,11 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from ipyagent_lab.reading import EMPTY, Entry
+from ipyagent_lab.reading import Entry
 from ipyagent_lab.shapes import SORTS, Counts, Page, Row
 from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.lifecycle import TaskState
+from ipyagent_sessions.serving.following import EMPTY
 
 LIMIT: Final = 50_000
 NEEDS_YOU: Final = "needs_you"

@@ -7,26 +7,23 @@ here blocks and is called in a worker thread.  Nothing raises for a session that
 from __future__ import annotations
 
 import os
-import re
 import stat
-import time
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
-from ipyagent_lab import errors
 from ipyagent_lab.shapes import Row
-from ipyagent_sessions.errors import NotFound
 from ipyagent_sessions.lifecycle import TaskState
-from ipyagent_sessions.log import lease, live
+from ipyagent_sessions.log import live
 from ipyagent_sessions.log.layout import Layout
+from ipyagent_sessions.serving import problems
+from ipyagent_sessions.serving.finding import is_id
+from ipyagent_sessions.serving.following import EMPTY, silent_since
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
 
 DAMAGED: Final = "damaged"
-EMPTY: Final = "empty"
-_ID: Final = re.compile(r"[a-z0-9]{4,32}")
 _CUT: Final = 300
 """Characters kept of a text in a row: what bounds the memory of the list."""
 
@@ -38,19 +35,6 @@ class Entry(Struct):
     logged: str
     seq: int
     stamp: int
-
-
-def is_id(text: str) -> bool:
-    """Whether `text` may be the id of a session: nothing else becomes part of a path."""
-    return _ID.fullmatch(text) is not None
-
-
-def session_of(store: Store, session_id: str) -> Session:
-    """The session of that id, which exists.  Raises NotFound."""
-    if is_id(session_id) and (store.sessions_folder / session_id).is_dir():
-        return store.session(session_id)
-    shown = session_id if is_id(session_id) else "of that id"
-    raise NotFound(f"there is no session {shown}", hint="it may have been deleted, or be in another store")
 
 
 def stamps(folder: Path) -> dict[str, int]:
@@ -102,8 +86,8 @@ def _holds_nothing(layout: Layout) -> bool:
 
 
 def _problem(error: Exception, store: Store) -> str:
-    if errors.is_known(error):
-        return errors.problem_of(error, store.root).message
+    if problems.is_known(error):
+        return problems.problem_of(error, store.root).message
     return f"it cannot be read ({type(error).__name__})"
 
 
@@ -135,24 +119,6 @@ def _entry(session: Session, summary: live.Summary, stamp: int) -> Entry:
         row.state = session.effective_state(summary)
         row.silent_since = silent_since(session.layout) if row.state == TaskState.RUNNING else None
     return Entry(row, summary.state, summary.seq, stamp)
-
-
-def silent_since(layout: Layout) -> float | None:
-    """When the holder was last heard of, if that is longer ago than two heartbeats.
-
-    Taking the lease counts, since the first heartbeat comes a moment later and `live.json` may be that of a former holder.
-    """
-    heard = [s for path in (layout.live, layout.holder) if (s := _changed_at(path)) is not None]
-    if not heard or time.time() - max(heard) < 2 * lease.HEARTBEAT:
-        return None
-    return round(max(heard), 1)
-
-
-def _changed_at(path: Path) -> float | None:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return None
 
 
 def _cut(text: str) -> str:

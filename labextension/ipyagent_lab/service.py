@@ -15,17 +15,19 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from ipyagent_lab.audience import Audience, Listener
-from ipyagent_lab.errors import problem_of
-from ipyagent_lab.follow import Followed, Shelf
 from ipyagent_lab.herald import Channels, Herald
 from ipyagent_lab.index import LIMIT, Index
-from ipyagent_lab.reading import Entry, read_entry, session_of, stamps
-from ipyagent_lab.shapes import Shown
+from ipyagent_lab.reading import Entry, read_entry, stamps
+from ipyagent_lab.shelf import Shelf
 from ipyagent_lab.sweeper import Seen, Sweeper
 from ipyagent_lab.watcher import Watcher
 from ipyagent_sessions import config
 from ipyagent_sessions.clock import Clock, SystemClock
 from ipyagent_sessions.errors import LeaseHeld
+from ipyagent_sessions.serving.finding import session_of
+from ipyagent_sessions.serving.following import Followed
+from ipyagent_sessions.serving.problems import problem_of
+from ipyagent_sessions.serving.shapes import Shown
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
 

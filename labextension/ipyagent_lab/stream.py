@@ -10,14 +10,16 @@ from jupyter_server.base.websocket import WebSocketMixin
 from msgspec import UNSET
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
-from ipyagent_lab import errors
 from ipyagent_lab.audience import encode
 from ipyagent_lab.pace import Outbox
-from ipyagent_lab.routes.base import RESOURCE, SETTING, checked_id, parse, socket_route
+from ipyagent_lab.routes.base import RESOURCE, SETTING, socket_route
 from ipyagent_lab.service import Service
-from ipyagent_lab.shapes import API, SUBSCRIPTIONS, Hello, ProblemMessage, Wanted
+from ipyagent_lab.shapes import SUBSCRIPTIONS
 from ipyagent_sessions._version import __version__
 from ipyagent_sessions.errors import UsageError
+from ipyagent_sessions.serving import problems
+from ipyagent_sessions.serving.finding import checked_id, parse
+from ipyagent_sessions.serving.shapes import API, Hello, ProblemMessage, Wanted
 
 MAX_MESSAGE: Final = 16 * 1024
 _TOO_BIG: Final = 1009
@@ -58,9 +60,9 @@ class LiveSocket(WebSocketMixin, WebSocketHandler, JupyterHandler):  # pyright: 
         try:
             await self._obey(parse(message, Wanted, "the message"))
         except Exception as error:  # the edge: a page is told, and the socket stays open
-            if not errors.is_known(error):
+            if not problems.is_known(error):
                 self.log.exception("ipyagent: a message of a page failed")
-            problem = errors.problem_of(error, self.service.root)
+            problem = problems.problem_of(error, self.service.root)
             self.tell("problem", lambda: encode(ProblemMessage(None, problem)))
 
     async def _obey(self, wanted: Wanted) -> None:

@@ -16,12 +16,13 @@ from typing import Final
 from msgspec import Struct
 
 from ipyagent_lab.index import Index
-from ipyagent_lab.reading import DAMAGED, silent_since
+from ipyagent_lab.reading import DAMAGED
 from ipyagent_sessions.clock import Clock
 from ipyagent_sessions.errors import IpyagentError, LeaseHeld, NotFound
 from ipyagent_sessions.events import seconds_of
 from ipyagent_sessions.lifecycle import LOST, TaskState
 from ipyagent_sessions.run import control
+from ipyagent_sessions.serving.following import silent_since
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
 

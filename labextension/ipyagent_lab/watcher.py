@@ -20,8 +20,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from ipyagent_lab.reading import is_id, stamp_of, stamps
+from ipyagent_lab.reading import stamp_of, stamps
 from ipyagent_sessions.clock import Clock
+from ipyagent_sessions.serving.finding import is_id
 
 LOOK_S: Final = 2.0
 _CPU_SHARE: Final = 50

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from ipyagent_lab.routes.branches import aftermath
 from ipyagent_lab.testing import Api, finished, summarised
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.events import as_raw
 from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.lease import this_process
+from ipyagent_sessions.serving.branches import aftermath
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
 from ipyagent_sessions.views.compare import MOST, compare

@@ -15,11 +15,12 @@ import msgspec
 import pytest
 
 import ipyagent_lab
-from ipyagent_lab import errors, typescript
+from ipyagent_lab import typescript
 from ipyagent_lab.app import ROUTES
-from ipyagent_lab.shapes import ARGS, ControlBody, EventLine
 from ipyagent_sessions import errors as engine
 from ipyagent_sessions.events import Event
+from ipyagent_sessions.serving import problems
+from ipyagent_sessions.serving.shapes import ARGS, ControlBody, EventLine
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "server-api.md"
@@ -36,7 +37,7 @@ def test_the_docs_name_every_route_and_every_row_of_the_error_table() -> None:
         path = re.sub(r"\(\?P<session_id>[^)]*\)", "{id}", pattern)
         path = re.sub(r"\(\?P<name>[^)]*\)", "{sha256}", path).removeprefix("/ipyagent/api")
         assert f"`{path}`" in page or f" {path}`" in page or f" {path}?" in page, path
-    for kind, status in errors.STATUSES.items():
+    for kind, status in problems.STATUSES.items():
         assert re.search(rf"^\| {kind.__name__} \| {status.value} \|", page, re.MULTILINE), kind
 
 
@@ -46,31 +47,31 @@ def test_every_error_of_the_engine_has_a_row_or_a_base_that_has_one() -> None:
     for kind in kinds:
         error = kind.__new__(kind)
         error.message, error.hint = "what", "what to do"
-        problem = errors.problem_of(error)
+        problem = problems.problem_of(error)
         assert (problem.error, problem.message, problem.hint) == (kind.__name__, "what", "what to do")
         assert 400 <= problem.status < 600
 
 
 def test_of_an_unknown_error_a_page_learns_only_that_it_happened() -> None:
-    problem = errors.problem_of(RuntimeError("/home/anna/.ssh/id_rsa is not readable by sqlite3"))
+    problem = problems.problem_of(RuntimeError("/home/anna/.ssh/id_rsa is not readable by sqlite3"))
     assert problem.status == HTTPStatus.INTERNAL_SERVER_ERROR
     assert not re.search("anna|ssh|sqlite|Runtime", str(problem))
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES])
 def test_a_disk_that_refuses_is_told_as_such_without_a_path(code: int) -> None:
-    problem = errors.problem_of(OSError(code, "what", "/home/anna/secret"))
+    problem = problems.problem_of(OSError(code, "what", "/home/anna/secret"))
     assert (problem.error, problem.status) == ("PersistenceError", 507)
     assert "anna" not in problem.message
 
 
 def test_a_message_shows_the_store_by_a_short_path(tmp_path: Path) -> None:
     home = Path.home() / ".local" / "share" / "jupyter" / "ipyagent"
-    problem = errors.problem_of(engine.NotFound(f"there is no session x in {home}"), home)
+    problem = problems.problem_of(engine.NotFound(f"there is no session x in {home}"), home)
     assert problem.message == "there is no session x in ~/.local/share/jupyter/ipyagent"
-    assert len(errors.short_path(Path("/" + "x" * 300))) == 60
-    assert errors.short_path(Path.home()) == "~"
-    assert errors.short_path(Path(f"{Path.home()}x")).startswith(str(Path.home())[:10])
+    assert len(problems.short_path(Path("/" + "x" * 300))) == 60
+    assert problems.short_path(Path.home()) == "~"
+    assert problems.short_path(Path(f"{Path.home()}x")).startswith(str(Path.home())[:10])
 
 
 def test_an_event_line_has_the_fields_of_an_event_first() -> None:

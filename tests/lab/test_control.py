@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from ipyagent_lab.routes import base, control
+from ipyagent_lab.routes import base
 from ipyagent_lab.service import Service
 from ipyagent_lab.testing import ASKING, LONG, Api, finished, until
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.events import payload_of
 from ipyagent_sessions.log.lease import this_process
+from ipyagent_sessions.serving.asking import expected
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
 from ipyagent_sessions.testing import Child
@@ -223,7 +224,7 @@ async def test_more_waiting_requests_than_the_server_takes_are_turned_away(real:
     ],
 )
 def test_states_that_were_shown_are_understood(shown: list[str], logged_as: list[str]) -> None:
-    assert control.expected(shown) == logged_as
+    assert expected(shown) == logged_as
 
 
 async def test_an_approved_call_may_be_given_other_arguments_and_a_denied_one_may_not(asking: Session, api: Api) -> None:

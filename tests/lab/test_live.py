@@ -17,14 +17,14 @@ from tornado.websocket import WebSocketClientConnection
 
 from ipyagent_lab import stream, watcher
 from ipyagent_lab.audience import Audience
-from ipyagent_lab.errors import problem_of
 from ipyagent_lab.index import Index
 from ipyagent_lab.pace import Outbox, Paced
 from ipyagent_lab.service import Service
-from ipyagent_lab.shapes import Shown
 from ipyagent_lab.testing import LONG, Api, finished, fleet, until
 from ipyagent_lab.watcher import Watcher
 from ipyagent_sessions.clock import SystemClock
+from ipyagent_sessions.serving.problems import problem_of
+from ipyagent_sessions.serving.shapes import Shown
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
 from ipyagent_sessions.testing import Child, FakeClock

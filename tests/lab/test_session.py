@@ -13,8 +13,6 @@ import msgspec
 import pytest
 from tornado.httpclient import HTTPClientError, HTTPResponse
 
-from ipyagent_lab.follow import Followed
-from ipyagent_lab.routes import history
 from ipyagent_lab.service import Service
 from ipyagent_lab.testing import Api, finished
 from ipyagent_sessions import folding
@@ -22,6 +20,8 @@ from ipyagent_sessions import payloads as p
 from ipyagent_sessions._version import __version__
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.log.lease import Holder, this_process
+from ipyagent_sessions.serving import pages
+from ipyagent_sessions.serving.following import Followed
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.state import State
 from ipyagent_sessions.store import Store
@@ -187,7 +187,7 @@ async def test_a_blob_whose_bytes_have_changed_or_that_is_too_large_is_not_sent(
     session.layout.blobs.mkdir()
     (session.layout.blobs / name).write_bytes(b"other")
     assert (await api.refused(api.get("sessions", session.id, "blobs", name)))["error"] == "DamageError"
-    monkeypatch.setattr(history, "MAX_BLOB", 4)
+    monkeypatch.setattr(pages, "MAX_BLOB", 4)
     assert (await api.refused(api.get("sessions", session.id, "blobs", name)))["status"] == 413
     for bad in ("..", "AB" * 32, "ab" * 31, "summary.json"):
         assert (await api.refused(api.get("sessions", session.id, "blobs", bad)))["status"] in (400, 404)

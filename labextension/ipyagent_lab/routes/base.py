@@ -16,19 +16,17 @@ from jupyter_server.base.handlers import APIHandler
 from msgspec import Struct
 from tornado import web
 
-from ipyagent_lab import errors
-from ipyagent_lab.errors import Problem, TooLarge
-from ipyagent_lab.reading import is_id
 from ipyagent_lab.service import Service
 from ipyagent_sessions.errors import UsageError
+from ipyagent_sessions.serving import problems
+from ipyagent_sessions.serving.finding import parse
+from ipyagent_sessions.serving.problems import Problem, TooLarge
 
 RESOURCE: Final = "ipyagent"
 """The name under which an authorizer decides: `read` for GET and the socket, `write` for POST."""
 
 SETTING: Final = "ipyagent_service"
 MAX_BODY: Final = 64 * 1024
-MAX_SEQ: Final = 2**53 - 1
-_TEXT: Final = 2000
 
 S = TypeVar("S", bound=Struct)
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -84,9 +82,9 @@ class Handler(APIHandler):
 
     def fail(self, error: Exception) -> None:
         """Answer with what may be told of `error`."""
-        if not errors.is_known(error):
+        if not problems.is_known(error):
             self.log.error("ipyagent: %s %s failed", self.request.method, self.request.path, exc_info=error)
-        self._problem(errors.problem_of(error, self.service.root))
+        self._problem(problems.problem_of(error, self.service.root))
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """The server's own refusals (not authenticated, not authorised, no XSRF token), in the same shape."""
@@ -134,27 +132,6 @@ class Handler(APIHandler):
         if len(raw) > MAX_BODY:
             raise TooLarge(f"the body has {len(raw)} bytes, {MAX_BODY} are allowed")
         return parse(raw, kind, "the body")
-
-
-def parse(raw: bytes | str | msgspec.Raw, kind: type[S], what: str) -> S:
-    """JSON from a page as a `kind`.  Raises UsageError that says where it differs, and when a text is too long."""
-    try:
-        found = msgspec.json.decode(raw, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{what} is not what is expected: {error}") from error
-    for name in kind.__struct_fields__:
-        value = getattr(found, name)
-        texts = [value] if isinstance(value, str) else cast(list[str], value) if isinstance(value, list) else []
-        if len(texts) > 64 or any(len(text) > _TEXT for text in texts):
-            raise UsageError(f"{what}: {name} is too long", hint=f"a text has at most {_TEXT} characters, a list 64 items")
-    return found
-
-
-def checked_id(session_id: str) -> str:
-    """An id from a page that has the form of one.  Raises UsageError, without repeating what it was given."""
-    if not is_id(session_id):
-        raise UsageError("that is not the id of a session", hint="4 to 32 lower-case letters and digits")
-    return session_id
 
 
 def _integer(name: str, value: str, low: int, high: int) -> int:

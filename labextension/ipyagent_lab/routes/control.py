@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import getpass
 from http import HTTPStatus
-from typing import Any, Final
 
-import msgspec
-
-from ipyagent_lab.routes.base import MAX_SEQ, Handler, checked_id, parse, route
-from ipyagent_lab.shapes import ARGS, AnswerArgs, ControlBody, ForkBody, Forked, Outcome
+from ipyagent_lab.routes.base import Handler, route
 from ipyagent_sessions import textsafe
-from ipyagent_sessions.errors import ControlPending, NotFound, UsageError
-from ipyagent_sessions.lifecycle import LOST, TaskState
-from ipyagent_sessions.run import control
-
-_STATES: Final = frozenset({*(s.value for s in TaskState), LOST})
+from ipyagent_sessions.serving.asking import Wish, fork
+from ipyagent_sessions.serving.finding import checked_id
+from ipyagent_sessions.serving.shapes import ControlBody, ForkBody
 
 
 class _Acting(Handler):
@@ -41,27 +35,10 @@ class ControlHandler(_Acting):
     @route("write")
     async def post(self, session_id: str) -> None:
         asked = self.body(ControlBody)
-        args = parse(asked.args, ARGS[asked.action], "args")
-        if asked.task_id is None and asked.action != "rename":
-            raise UsageError(f"{asked.action} needs the task_id of the task that was shown")
-        if isinstance(args, AnswerArgs) and not args.digest:
-            raise UsageError("an answer needs the digest of the question that was shown")
-        if isinstance(args, AnswerArgs) and args.answer == "denied" and (args.arguments is not None or args.always):
-            raise UsageError("what is denied takes no arguments, and is not denied always", hint="leave both out")
         session = await self.service.session(checked_id(session_id))
-        expects, actor = expected(asked.expects), self.actor
-
-        def ask() -> Outcome:
-            _ = session.header
-            given: dict[str, Any] = {k: v for k, v in msgspec.to_builtins(args).items() if v is not None or k == "result"}
-            try:
-                done = control.request(session, asked.action, actor=actor, task_id=asked.task_id, expects=expects, **given)
-            except ControlPending:
-                return Outcome("pending", asked.action)
-            return Outcome("accepted", asked.action, done.control_id)
-
+        wish, actor = Wish.of(asked), self.actor
         try:
-            outcome = await self.service.ask(ask)
+            outcome = await self.service.ask(lambda: wish.put_to(session, actor))
         finally:
             await self.service.settled(session.id)
         await self.reply(outcome, HTTPStatus.ACCEPTED if outcome.outcome == "pending" else HTTPStatus.OK)
@@ -73,17 +50,8 @@ class ForkHandler(_Acting):
     @route("write")
     async def post(self, session_id: str) -> None:
         asked = self.body(ForkBody)
-        if asked.at is not None and not 1 <= asked.at <= MAX_SEQ:
-            raise NotFound("there is no such event")
         session = await self.service.session(checked_id(session_id))
-
-        def fork() -> Forked:
-            child = session.fork(asked.at, direction=asked.direction, title=asked.title)
-            parent = child.header.parent
-            assert parent is not None
-            return Forked(child.id, parent.session, parent.seq)
-
-        forked = await self.service.ask(fork)
+        forked = await self.service.ask(lambda: fork(session, asked))
         await self.service.settled(forked.session_id)
         await self.reply(forked, HTTPStatus.CREATED)
 
@@ -93,15 +61,3 @@ def _account() -> str:
         return getpass.getuser()
     except (OSError, KeyError):  # no such account, as in some containers
         return "somebody"
-
-
-def expected(states: list[str]) -> list[str]:
-    """The states in the log that a person may have meant by those that were shown.
-
-    A lost task is `running` in the log until somebody notices, and `suspended` from then on.  Raises UsageError.
-    """
-    unknown = [s for s in states if s not in _STATES]
-    if unknown:
-        raise UsageError(f"expects: there is no state {unknown[0]!r}", hint=f"one of {', '.join(sorted(_STATES))}")
-    logged = [s for s in states if s != LOST]
-    return [*logged, TaskState.RUNNING.value, TaskState.SUSPENDED.value] if LOST in states else logged

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from ipyagent_lab.errors import TooLarge
-from ipyagent_lab.routes.base import Handler, checked_id, route
+from ipyagent_lab.routes.base import Handler, route
 from ipyagent_lab.shapes import DeleteBody
 from ipyagent_sessions.commands.carry import KINDS, WRITERS
 from ipyagent_sessions.errors import ControlRefused, LeaseHeld, UsageError
@@ -16,6 +15,8 @@ from ipyagent_sessions.exchange import pack
 from ipyagent_sessions.exchange.archive import SUFFIX
 from ipyagent_sessions.retention import deletion
 from ipyagent_sessions.retention.deletion import Loss
+from ipyagent_sessions.serving.finding import checked_id
+from ipyagent_sessions.serving.problems import TooLarge
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
 

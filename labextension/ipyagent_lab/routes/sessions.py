@@ -6,12 +6,14 @@ import platform
 
 import jupyter_server
 
-from ipyagent_lab.errors import short_path
 from ipyagent_lab.index import Query
-from ipyagent_lab.routes.base import Handler, checked_id, route
-from ipyagent_lab.shapes import API, Status
+from ipyagent_lab.routes.base import Handler, route
+from ipyagent_lab.shapes import Status
 from ipyagent_sessions._version import __version__
 from ipyagent_sessions.log.layout import FORMAT
+from ipyagent_sessions.serving.finding import checked_id
+from ipyagent_sessions.serving.problems import short_path
+from ipyagent_sessions.serving.shapes import API
 
 
 class StatusHandler(Handler):

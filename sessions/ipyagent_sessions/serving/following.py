@@ -7,22 +7,24 @@ A new epoch, a journal that became shorter, or damage make it begin anew, since 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+import time
+from pathlib import Path
 from typing import Final
 
-from ipyagent_lab.reading import EMPTY, silent_since
-from ipyagent_lab.shapes import Detail, Shown, TaskLine
 from ipyagent_sessions import folding
 from ipyagent_sessions.events import seconds_of
 from ipyagent_sessions.lifecycle import TaskState, effective
 from ipyagent_sessions.log import lease
 from ipyagent_sessions.log.format import Damage, scan
-from ipyagent_sessions.log.layout import JournalFile
+from ipyagent_sessions.log.layout import JournalFile, Layout
+from ipyagent_sessions.serving.shapes import Detail, Shown, TaskLine
 from ipyagent_sessions.session import Session, summarise
 from ipyagent_sessions.state import State
 from ipyagent_sessions.views.card import Card, card
 
-KEPT: Final = 64
+EMPTY: Final = "empty"
+"""The state of a session without a task."""
+
 _PARTIAL: Final = 64 * 1024
 
 
@@ -148,20 +150,19 @@ def past(session_id: str, state: State) -> Card:
     return then
 
 
-class Shelf:
-    """The sessions that were looked at last; those that are watched are pinned.  Belongs to the event loop."""
+def silent_since(layout: Layout) -> float | None:
+    """When the holder was last heard of, if that is longer ago than two heartbeats.
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self._kept = kept
-        self._items: OrderedDict[str, Followed] = OrderedDict()
+    Taking the lease counts, since the first heartbeat comes a moment later and `live.json` may be that of a former holder.
+    """
+    heard = [s for path in (layout.live, layout.holder) if (s := _changed_at(path)) is not None]
+    if not heard or time.time() - max(heard) < 2 * lease.HEARTBEAT:
+        return None
+    return round(max(heard), 1)
 
-    def of(self, session: Session) -> Followed:
-        """The followed session of that id, which a page may be asking for again soon."""
-        found = self._items.pop(session.id, None) or Followed(session)
-        self._items[session.id] = found
-        while len(self._items) > self._kept:
-            self._items.popitem(last=False)
-        return found
 
-    def forget(self, session_id: str) -> None:
-        self._items.pop(session_id, None)
+def _changed_at(path: Path) -> float | None:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return None
