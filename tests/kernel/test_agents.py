@@ -119,7 +119,7 @@ def test_what_cannot_run_is_refused_before_anything_starts(nb: Notebook) -> None
         assert ran.error is not None, cell
         assert said in ran.message, ran.message
         assert len(ran.traceback) == 1
-    assert "no sessions yet" in nb.run("%agent ls").text
+    assert "there is no store" in nb.run("%agent ls").text, "nothing was made"
 
 
 def test_python_of_an_agent_runs_in_the_notebook_once_a_person_allows_it(nb: Notebook) -> None:
