@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 from tests.run.harness import Engine, Gate, Witness, answer, bodies, of_type, until_asked, until_status
 
@@ -62,6 +63,8 @@ def test_an_irreversible_or_undeclared_call_is_not_repeated_but_asked_about(
     (asked,) = session.state().execution_state.approvals.values()
     assert asked.kind == "outcome"
     assert asked.question == "send: 1 call started and left no result. Did it happen?"
+    [told] = msgspec.json.decode(asked.details)
+    assert (told["activity"], told["arguments"]) == ("main/send#1", ["anna"]), "a person sees what it was called with"
     assert asked.choices == ["happened", "run_again"]
     assert witness.counts["send"] == 1
 

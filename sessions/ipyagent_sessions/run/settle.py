@@ -6,7 +6,7 @@ person does, asked once for each function, for all of its open calls together.""
 from __future__ import annotations
 
 import inspect
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -21,6 +21,8 @@ from ipyagent_sessions.run.keys import Keyed
 from ipyagent_sessions.run.task import TaskRun
 from ipyagent_sessions.state import Active
 
+_LONGEST_TOLD: Final = 2000
+"""Bytes of arguments that are shown with the question whether a call happened."""
 HAPPENED, RUN_AGAIN = "happened", "run_again"
 
 
@@ -128,7 +130,7 @@ async def _asked(run: TaskRun, plan: Plan) -> None:
     resting = at_rest(run, {*about} - {plan.id})  # these certainly did not happen
     about = [i for i in about if i not in resting]
     question = f"{name}: {len(about)} call{'s' if len(about) != 1 else ''} started and left no result. Did it happen?"
-    shown = [{"activity": i, "since": execution.active_activities[i].since} for i in about]
+    shown = [_told(run, i, execution.active_activities[i]) for i in about]
     details = msgspec.Raw(msgspec.json.encode(shown))
     approval_id = request(
         run,
@@ -148,6 +150,16 @@ async def _said(run: TaskRun, plan: Plan, approval_id: str) -> None:
     asked = run.state.execution_state.approvals[approval_id]
     while asked.answer is None and plan.id in asked.about:
         await wait_for_answer(run, approval_id)
+
+
+def _told(run: TaskRun, activity_id: str, active: Active) -> dict[str, Any]:
+    """What a person needs to know of an open call to say whether it happened; long arguments are left out."""
+    told: dict[str, Any] = {"activity": activity_id, "since": active.since}
+    started = msgspec.json.decode(run.session.event(active.seq).payload, type=p.ActivityStarted)
+    given = msgspec.json.decode(started.args)
+    if given and any(given) and len(memoryview(started.args)) <= _LONGEST_TOLD:
+        told["arguments"] = given[1] if len(given) > 1 and not given[0] else given[0]
+    return told
 
 
 def request(run: TaskRun, question: str, details: msgspec.Raw, *, activity_id: str | None = None, **more: Any) -> str:
