@@ -175,7 +175,8 @@ export interface Detail {
 }
 
 /** `session.json`, written once, and once more when a parent is deleted.  `store` is the id of the store the session was
- *  made in; `foreign` says that it took over events that were made elsewhere. */
+ *  made in; `foreign` says that it took over events that were made elsewhere.  `workspace` is where an isolated fork works,
+ *  below the store's `w`. */
 export interface Header {
   format: number;
   session_id: string;
@@ -184,6 +185,7 @@ export interface Header {
   parent?: Parent | null;
   store?: string | null;
   foreign?: boolean;
+  workspace?: string | null;
 }
 
 /** Where a fork begins: the parent's event `seq`, whose sha256 is `hash`. */
@@ -380,6 +382,8 @@ export interface Loss {
   cost_usd: number;
   bytes: number;
   forks: string[];
+  workspace: string;
+  workspace_bytes: number;
   problem: string;
 }
 

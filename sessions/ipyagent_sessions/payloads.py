@@ -28,6 +28,7 @@ class SessionForked(Payload):
     parent_hash: str
     direction: str = ""
     title: str = ""
+    isolated: bool = False
 
 
 class TaskQueued(Payload):

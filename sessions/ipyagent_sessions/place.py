@@ -54,7 +54,8 @@ class Parent(Struct, frozen=True):
 
 class Header(Struct, frozen=True, omit_defaults=True):
     """`session.json`, written once, and once more when a parent is deleted.  `store` is the id of the store the session was
-    made in; `foreign` says that it took over events that were made elsewhere."""
+    made in; `foreign` says that it took over events that were made elsewhere.  `workspace` is where an isolated fork works,
+    below the store's `w`."""
 
     format: int
     session_id: str
@@ -63,6 +64,7 @@ class Header(Struct, frozen=True, omit_defaults=True):
     parent: Parent | None = None
     store: str | None = None
     foreign: bool = False
+    workspace: str | None = None
 
 
 class Place:
@@ -84,6 +86,7 @@ class Place:
         self.ids: Ids = ids or random_id
         self.disk = disk or Disk()
         self.sessions_folder = self.root / "s"
+        self.workspaces_folder = self.root / "w"
         self._file = self.root / "store.json"
         self._id = self._read()
         self._sweep()
@@ -148,6 +151,7 @@ class Place:
         notebook: str | None = None,
         parent: Parent | None = None,
         with_task: bool = False,
+        workspace: str | None = None,
     ) -> tuple[str, events.Event]:
         """Make a session with its header and its first event; returns its id and that event.
 
@@ -164,7 +168,7 @@ class Place:
             payload=events.as_raw(body),
             agent_version=VERSION,
         )
-        header = Header(FORMAT, session_id, now, notebook, parent, self.id)
+        header = Header(FORMAT, session_id, now, notebook, parent, self.id, workspace=workspace)
         layout = Layout(draft)
         try:
             layout.header.write_bytes(msgspec.json.encode(header))

@@ -7,6 +7,7 @@ seq, and reading the lineage goes through the parent's files.
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Iterator
 from functools import cached_property
@@ -31,6 +32,8 @@ from ipyagent_sessions.state import State
 
 _STATES: Final = {"", *TaskState}
 
+
+_WORKSPACE: Final = re.compile(r"[a-z0-9]{2,40}(/[^/\0]+)*")
 
 PATIENCE_S: Final = 0.5
 """How long a taker waits for a lease that is held: a door needs it for a moment only."""
@@ -86,6 +89,29 @@ class Session:
         """
         header = self.header
         return header.store == self.place.id and not header.foreign and (self.parent is None or self.parent.native)
+
+    @cached_property
+    def workspace_name(self) -> str | None:
+        """The workspace that this session works in, as its header or an ancestor's names it; None where the notebook is."""
+        if self.header.workspace is not None:
+            return self.header.workspace
+        return self.parent.workspace_name if self.parent is not None else None
+
+    @property
+    def workspace(self) -> Path | None:
+        """The folder of an isolated fork, None for a session that works where the notebook is.
+
+        Raises UsageError when it is gone: what was isolated must not go on in the notebook's folder.
+        """
+        name = self.workspace_name
+        if name is None or not self.native:
+            return None
+        found = self.place.workspaces_folder / name
+        if _WORKSPACE.fullmatch(name) is None or ".." in name.split("/") or not found.is_dir():
+            raise UsageError(
+                f"the workspace of session {self.id} is not there: {found}", hint="fork its parent again with --isolate"
+            )
+        return found
 
     def refuse_foreign(self) -> None:
         """Raises UsageError for a session that was not made in this store; a fork of it may be written to."""
@@ -224,32 +250,27 @@ class Session:
                     raise
                 time.sleep(0.02)
 
-    def fork(self, at: int | None = None, *, direction: str = "", title: str = "") -> Session:
+    def fork(self, at: int | None = None, *, direction: str = "", title: str = "", workspace: str | None = None) -> Session:
         """A new session that shares the events up to `at` (default: the newest); this one is not changed.
+
+        `workspace` names one of the store, in which the new session works (`effects.isolation`).
 
         Writes a header, one event and, where it is known at once, a summary, whatever the length.  Raises NotFound, and
         UsageError when an activity is open at `at`.
         """
         last = self.last_seq()
         seq = last if at is None else at
-        if seq <= 0 or seq > last:
-            raise NotFound(f"session {self.id} has no event {seq}", hint=f"it has events 1 to {last}")
-        if seq < self.first and self.parent is not None:
-            return self.parent.fork(seq, direction=direction, title=title)
-        opened = self.open_activities(seq)
-        if opened:
-            raise UsageError(
-                f"event {seq} lies inside {', '.join(sorted(opened)[:3])}, which had no result yet",
-                hint="fork at an event where no activity is open; ipyagent checkpoints lists good ones",
-            )
+        if 0 < seq < self.first and self.parent is not None:
+            return self.parent.fork(seq, direction=direction, title=title, workspace=workspace)
+        self.check_fork(seq)
         self.layout.sync_tail()
         event = self.event(seq)
         point = Parent(self.id, seq, ev.digest(event))
         mine = self.summary()
         named = ev.title(title) or f"{ev.title(mine.title.removesuffix(' (fork)'), len(' (fork)'))} (fork)"
-        body = p.SessionForked(self.id, seq, point.hash, ev.clean(direction)[0], named)
+        body = p.SessionForked(self.id, seq, point.hash, ev.clean(direction)[0], named, workspace is not None)
         child_id, first = self.place.new_session(
-            "SessionForked", body, notebook=self.header.notebook, parent=point, with_task=True
+            "SessionForked", body, notebook=self.header.notebook, parent=point, with_task=True, workspace=workspace
         )
         child = Session(self.place, child_id)
         if seq == last and mine.state in ENDED:
@@ -270,6 +291,21 @@ class Session:
                 folding.apply(state, first)
                 live.write_summary(child.layout, summarise(child_id, state), self.place.disk)
         return child
+
+    def check_fork(self, seq: int) -> None:
+        """Raises NotFound, and UsageError when an activity is open at `seq`: there can be no fork there."""
+        last = self.last_seq()
+        if seq <= 0 or seq > last:
+            raise NotFound(f"session {self.id} has no event {seq}", hint=f"it has events 1 to {last}")
+        if seq < self.first and self.parent is not None:
+            return self.parent.check_fork(seq)
+        opened = self.open_activities(seq)
+        if opened:
+            raise UsageError(
+                f"event {seq} lies inside {', '.join(sorted(opened)[:3])}, which had no result yet",
+                hint="fork at an event where no activity is open; ipyagent checkpoints lists good ones",
+            )
+        return None
 
     def open_activities(self, seq: int) -> set[str]:
         """The ids of the activities that were open right after `seq`.  Reads one row group or the tail, at any length."""

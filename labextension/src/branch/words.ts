@@ -63,6 +63,9 @@ export function lossText(loss: Loss): string[] {
   if (loss.forks.length > 0) {
     out.push(`Forked from it: ${loss.forks.map(each => line(each, 32)).join(', ')}. They get a copy of what they share with it first.`);
   }
+  if (loss.workspace !== '') {
+    out.push(`Its workspace ${line(loss.workspace, 200)} (${size(loss.workspace_bytes)}) goes with it, with all that is not elsewhere.`);
+  }
   return out;
 }
 

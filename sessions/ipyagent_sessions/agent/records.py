@@ -23,6 +23,7 @@ from ipyagent_sessions.agent.settings import Settings
 from ipyagent_sessions.agent.surroundings import Surroundings
 from ipyagent_sessions.agent.tools import leftovers
 from ipyagent_sessions.agent.tools.workbench import FileChange, FileRead, Picture, Started, Workbench
+from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.log.blobs import Blobs
 from ipyagent_sessions.memory.notes import Notes
 from ipyagent_sessions.run.execute import current, progress
@@ -31,6 +32,14 @@ from ipyagent_sessions.run.task import TaskRun
 _SHA: Final = "sha256:"
 _LARGEST_AFTER: Final = 2**20
 """Bytes of a text that is kept as it was written, beside what it replaced."""
+
+
+def _folder(wanted: str, folder: Path, own: Path | None) -> Path:
+    """The folder that the tools work in.  Raises UsageError when the settings would lead out of an isolated fork's own."""
+    found = ((own or folder) / wanted).resolve()
+    if own is not None and not found.is_relative_to(own.resolve()):
+        raise UsageError(f"tools.workspace {wanted} leads out of the fork's own workspace", hint="fork without --isolate")
+    return found
 
 
 class Records:
@@ -42,12 +51,13 @@ class Records:
     def __init__(self, run: TaskRun, place: Surroundings, settings: Settings) -> None:
         self._run = run
         self._show = place.show
-        self._cwd = Path.cwd()
+        own = run.session.workspace
+        self._cwd = Path.cwd() if own is None else own
         secrets = settings.known_secrets()
         run.appender.scrub = lambda body: secrets.scrub(body.decode("utf-8", "surrogatepass")).encode("utf-8", "surrogatepass")
         self.scrub = secrets.scrub
         self.bench = Workbench(
-            (place.folder / settings.tools.workspace).resolve(),
+            _folder(settings.tools.workspace, place.folder, own),
             namespace=place.namespace,
             in_main=place.in_main,
             run_cell=place.run_cell,
@@ -58,7 +68,11 @@ class Records:
             recall=self._recall,
             notes=Notes(run.session.place.memory, by=run.session.id, scrub=secrets.scrub),
             # they permit: a model may not write them
-            protected=(run.session.place.root, *layers.settings_files(place.folder)),
+            protected=(
+                run.session.place.root,
+                *layers.settings_files(place.folder),
+                *(layers.settings_files(own) if own else ()),
+            ),
             mark=run.session.id,
         )
         self.bench.seen.update(self._read_before())

@@ -9,7 +9,7 @@ import msgspec
 from ipyagent_sessions.commands.check import memory_policy_of, policy_of
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.errors import LeaseHeld
-from ipyagent_sessions.retention import clean, deletion, expiry
+from ipyagent_sessions.retention import clean, deletion, expiry, workspaces
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.verify import whole
 from ipyagent_sessions.verify.finding import Report
@@ -52,8 +52,20 @@ def gc(door: Door, *, yes: bool) -> Shown:
     empty = f"no checkpoint has outlived its retention ({kept})"
     table = Table(columns, rows, right=["seq", "size"], note=note, empty=empty, width=WIDE)
     shared = _gc_memory(door, yes=yes)
-    data = {"checkpoints": table.data, "memory": shared.data}
-    return Shown(f"{table.text}\n\n{shared.text}", table.html + shared.html, data)
+    left = _gc_workspaces(door, yes=yes)
+    data = {"checkpoints": table.data, "memory": shared.data, "workspaces": left.data}
+    return Shown(f"{table.text}\n\n{shared.text}\n\n{left.text}", table.html + shared.html + left.html, data)
+
+
+def _gc_workspaces(door: Door, *, yes: bool) -> Table:
+    """Workspaces of isolated forks that no session names any more."""
+    due = workspaces.left(door.store) if door.store.exists() else []
+    if yes:
+        clean.left_behind(door.store, due, by=door.actor)
+    rows = [[found.file, formats.size(found.size), found.why] for found in due]
+    note = f"workspaces: {len(due)} {'removed' if yes else 'would go'}"
+    empty = "every workspace of a fork is in use"
+    return Table(["workspace", "size", "why"], rows, right=["size"], note=note, empty=empty, width=WIDE)
 
 
 def _gc_memory(door: Door, *, yes: bool) -> Table:
@@ -89,6 +101,9 @@ def delete(door: Door, session: Session, *, yes: bool) -> Shown:
             "got a copy of what they share with it" if yes else "depend on it, and get a copy of what they share with it first"
         )
         told.append(f"its forks {', '.join(found.forks)} {got}")
+    if found.workspace:
+        goes = "went with it" if yes else "goes with it, with all that is not elsewhere"
+        told.append(f"its workspace {found.workspace} ({formats.size(found.workspace_bytes)}) {goes}")
     if not yes:
         told.append(
             f"it cannot be done now: {found.problem}"

@@ -133,6 +133,9 @@ def _running(commands: dict[str, _Parser]) -> None:
     )
     commands["fork"].add_argument("--direction", default="", metavar="TEXT", help="what the fork is to try")
     commands["fork"].add_argument("--title", default="")
+    commands["fork"].add_argument(
+        "--isolate", action="store_true", help="in a workspace of its own, with the files as they were then"
+    )
 
 
 def _asking(commands: dict[str, _Parser]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -14,7 +14,7 @@ from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.commands.follow import Screen, follow
 from ipyagent_sessions.errors import NotFound, TaskNotCompleted, UsageError
 from ipyagent_sessions.lifecycle import ENDED, TaskState
-from ipyagent_sessions.retention import clean
+from ipyagent_sessions.retention import clean, workspaces
 from ipyagent_sessions.run.beginning import Resume
 from ipyagent_sessions.run.definitions import Workflow
 from ipyagent_sessions.run.launch import launch, rerun, resume_task
@@ -24,6 +24,10 @@ from ipyagent_sessions.session import Session
 from ipyagent_sessions.textsafe import plain
 from ipyagent_sessions.views.shown import Shown
 
+if TYPE_CHECKING:
+    from ipyagent_sessions.effects.isolation import Made
+
+ISOLATED = "files of its tools and of ctx.folder are there; the kernel's variables, run_python and what others hold are shared"
 DIFFERS = "a rerun calls everything again for real: it costs again, and results may differ"
 
 
@@ -109,18 +113,44 @@ def fork(door: Door, options: argparse.Namespace) -> Shown:
     """
     session = door.session(options.id)
     at = look.at_of(session, options.at)
-    child = session.fork(before_end(session) if at is None else at, direction=options.direction, title=options.title)
+    at = before_end(session) if at is None else at
+    made = _own_workspace(door, session, at or session.last_seq()) if options.isolate else None
+    try:
+        name = None if made is None else made.name
+        child = session.fork(at, direction=options.direction, title=options.title, workspace=name)
+    except BaseException:
+        if made is not None:
+            workspaces.remove(door.store.workspaces_folder / made.name.partition("/")[0])
+        raise
     parent = child.header.parent
     assert parent is not None
     lines = [f"forked {parent.session} at event {parent.seq} into {child.id}; the parent is unchanged"]
     kept = outside.still_there(session, parent.seq)
     lines += outside.short(door, session, kept, "still there from after that event, and not undone:")
+    if made is not None:
+        lines += [*made.told, ISOLATED]
+    elif kept:
+        lines.append("both write in one folder; --isolate gives the fork its own")
     lines.append(_how_to_go_on(door, child))
     return Shown(
         "\n".join(lines),
         None,
-        {"session_id": child.id, "parent": parent.session, "at": parent.seq, "still_there": kept},
+        {
+            "session_id": child.id,
+            "parent": parent.session,
+            "at": parent.seq,
+            "still_there": kept,
+            "workspace": str(made.folder) if made else None,
+        },
     )
+
+
+def _own_workspace(door: Door, session: Session, seq: int) -> Made:
+    """A workspace for a fork at `seq`; what cannot be forked there is refused before anything is copied."""
+    from ipyagent_sessions.effects import isolation, rollback
+
+    session.check_fork(seq)
+    return isolation.make(session, seq, rollback.folder_of(session, door.folder))
 
 
 def before_end(session: Session) -> int | None:

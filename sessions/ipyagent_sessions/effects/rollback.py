@@ -52,8 +52,10 @@ class _Refused(Exception):
 
 
 def folder_of(session: Session, otherwise: Path) -> Path:
-    """The folder that the paths of a session's files start from: the working folder in which its newest task began, or
-    `otherwise` when that is not known or is no more."""
+    """The folder that the paths of a session's files start from: its own workspace, the working folder in which its newest
+    task began, or `otherwise` when that is not known or is no more."""
+    if session.workspace is not None:
+        return session.workspace
     name = session.state().system_state.environment_blob
     if name is not None and session.native:
         recorded = msgspec.json.decode(session.blobs.read(name)).get("cwd")

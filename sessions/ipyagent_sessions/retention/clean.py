@@ -23,7 +23,7 @@ from ipyagent_sessions.events import Stamper
 from ipyagent_sessions.log.exclusive import exclusive
 from ipyagent_sessions.log.files import sync_file
 from ipyagent_sessions.memory.memory import Outlived
-from ipyagent_sessions.retention import expiry
+from ipyagent_sessions.retention import expiry, workspaces
 from ipyagent_sessions.retention.expiry import DAY, Expired
 from ipyagent_sessions.store import Store
 
@@ -81,6 +81,16 @@ def memory(store: Store, due: Sequence[Outlived], *, by: str) -> None:
     with exclusive(store.root / "gc.lock", what="a clean-up"):
         _record(store, due, by=by)
         store.memory.forget(due)
+
+
+def left_behind(store: Store, due: Sequence[workspaces.Left], *, by: str) -> None:
+    """Remove workspaces that no session names, each on record first.  Raises LeaseHeld, OSError."""
+    if not due:
+        return
+    with exclusive(store.root / "gc.lock", what="a clean-up"):
+        _record(store, due, by=by)
+        for found in due:
+            workspaces.remove(store.root / found.file)
 
 
 def remove(store: Store, due: Sequence[Removable], *, by: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Generator
+from pathlib import Path
 
 import msgspec
 from msgspec import Struct
@@ -19,6 +20,8 @@ from ipyagent_sessions.events import Event
 from ipyagent_sessions.log import lease, segments
 from ipyagent_sessions.log.lease import this_process
 from ipyagent_sessions.log.reader import Reader
+from ipyagent_sessions.place import ID
+from ipyagent_sessions.retention import workspaces
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
 from ipyagent_sessions.verify.blobs import named_by
@@ -36,6 +39,8 @@ class Loss(Struct):
     cost_usd: float = 0.0
     bytes: int = 0
     forks: list[str] = []
+    workspace: str = ""
+    workspace_bytes: int = 0
     problem: str = ""
 
 
@@ -50,6 +55,8 @@ def loss(store: Store, session: Session) -> Loss:
         found.events = session.last_seq() - session.first + 1
     except IpyagentError as error:
         found.state = f"damaged: {error.message}"
+    if (own := _only_its_own(store, session)) is not None:
+        found.workspace, found.workspace_bytes = str(own), workspaces.size_of(own)
     held = [s for s in (session.id, *found.forks) if store.session(s).held()]
     if held:
         found.problem = f"{', '.join(held)} {'is' if len(held) == 1 else 'are'} held: a task runs there"
@@ -73,8 +80,21 @@ def delete(store: Store, session: Session) -> Loss:
         hidden = store.sessions_folder / f".{session.id}"
         shutil.rmtree(hidden, ignore_errors=True)
         store.disk.publish(session.layout.root, hidden, what="delete")
+    if found.workspace:
+        workspaces.remove(Path(found.workspace))
     shutil.rmtree(hidden, ignore_errors=True)  # what a crash leaves of it is swept when the store is opened
     return found
+
+
+def _only_its_own(store: Store, session: Session) -> Path | None:
+    """The workspace that goes with the session: its own, where no other works."""
+    with contextlib.suppress(IpyagentError):
+        name = session.workspace_name
+        folder = store.workspaces_folder / name.partition("/")[0] if name and ID.fullmatch(name.partition("/")[0]) else None
+        if folder is not None and folder.is_dir():
+            using = workspaces.used(store, store.session_ids())[folder.name]
+            return folder if using == [session.id] else None
+    return None
 
 
 @contextlib.contextmanager
@@ -114,6 +134,9 @@ def hand_over(parent: Session, child: Session) -> None:
     for name in named:
         child.blobs.write(name, parent.blobs.read(name), disk)
     header = msgspec.structs.replace(
-        child.header, parent=parent.header.parent, foreign=child.header.foreign or not parent.native
+        child.header,
+        parent=parent.header.parent,
+        foreign=child.header.foreign or not parent.native,
+        workspace=child.workspace_name,
     )
     disk.write_whole(child.layout.header, msgspec.json.encode(header), what="header")

@@ -124,7 +124,9 @@ def _go_on(run: TaskRun, resume: Resume, now: dict[str, Any]) -> None:
     opened = dict(run.state.execution_state.active_activities)
     cause, from_seq = system.reason or "resumed", run.state.seq
     lost = cause == "worker_lost"
-    differences = _environment_differences(run, now) + environment.file_differences(run.state.business_state.files)
+    differences = _environment_differences(run, now) + environment.file_differences(
+        run.state.business_state.files, run.session.workspace
+    )
     resumed = p.TaskResumed(
         system.attempt + 1,
         cause,

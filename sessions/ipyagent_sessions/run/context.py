@@ -6,6 +6,7 @@ identity and is recorded."""
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import functools
 import hashlib
@@ -67,6 +68,11 @@ class Context:
     @property
     def session_id(self) -> str:
         return self._run.session.id
+
+    @functools.cached_property
+    def folder(self) -> Path:
+        """Where the task's files are: the working folder, or the own workspace of a fork that was made with `--isolate`."""
+        return self._run.session.workspace or Path.cwd()
 
     @property
     def values(self) -> dict[str, Any]:
@@ -347,17 +353,25 @@ class Context:
         self._log_once(f"{op}:{path}", key, "StateChanged", body, blobs=blobs)
 
     def wrote(self, path: str | os.PathLike[str]) -> None:
-        """Note a file as an artefact: its path, sha256 and size; the bytes stay where they are."""
-        text = os.fspath(path)
+        """Note a file as an artefact: its path from `ctx.folder`, sha256 and size; the bytes stay where they are."""
+        text = self._path_of(path)
         place = f"{self._names.stage}/{text}"
         number = self._written[place] = self._written.get(place, 0) + 1
         key = text if number == 1 else f"{text} ({number})"
         if self._is_recorded("emit:FileWritten", key):
             self._names.identify("emit:FileWritten", key)
             return
-        data = Path(text).read_bytes()
+        data = (self.folder / text).read_bytes()
         checksum = f"sha256:{hashlib.sha256(data).hexdigest()}"
         self.emit("FileWritten", {"path": text, "checksum": checksum, "size": len(data)}, key=key)
+
+    def _path_of(self, path: str | os.PathLike[str]) -> str:
+        """A path as it is logged: without the folder, which is another one in an isolated fork."""
+        text = os.fspath(path)
+        with contextlib.suppress(ValueError):
+            if os.path.isabs(text):
+                return os.fspath(Path(text).relative_to(self.folder))
+        return text
 
     def expect(self, total: int | None, text: str = "") -> None:
         """Say how many activities there will be, so that progress and the rest can be told (None: unknown)."""

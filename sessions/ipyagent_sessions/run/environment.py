@@ -61,15 +61,16 @@ def _packages() -> dict[str, str]:
     return found
 
 
-def file_differences(files: dict[str, dict[str, Any]]) -> list[str]:
+def file_differences(files: dict[str, dict[str, Any]], folder: Path | None = None) -> list[str]:
     """The recorded artefacts that are missing or have other content now, one line each.
 
-    `files` maps paths to what the state holds of them; one without a sha256 is only looked for.
+    `files` maps paths, from `folder` or the working folder, to what the state holds of them; one without a sha256 is only
+    looked for.
     """
     out = []
     for path, known in sorted(files.items()):
         try:
-            with open(path, "rb") as file:
+            with open(Path(folder or "") / path, "rb") as file:
                 now = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
         except OSError as error:
             out.append(
