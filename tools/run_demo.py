@@ -36,7 +36,10 @@ def main(argv: list[str] | None = None) -> int:
 
     work: Path = args.work.resolve()
     shutil.rmtree(work, ignore_errors=True)
+    beside: Path = args.notebook.with_suffix("")
     (work / "files").mkdir(parents=True)
+    if beside.is_dir():  # what the notebook reads: a folder of the same name
+        shutil.copytree(beside, work / "files" / beside.name)
     os.environ["IPYAGENT_STORE"] = str(work / "store")
     os.environ["IPYTHONDIR"] = str(work / "ipython")
 
