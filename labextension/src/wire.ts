@@ -312,11 +312,13 @@ export interface Outcome {
   control_id: string | null;
 }
 
-/** `at` null means the newest event; `direction` is what to do differently. */
+/** `at` null means the newest event; `direction` is what to do differently.  With `isolate` the fork works in a workspace
+ *  of its own. */
 export interface ForkBody {
   at?: number | null;
   direction?: string;
   title?: string;
+  isolate?: boolean;
 }
 
 /** The new session. */

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,6 +63,26 @@ async def test_inside_an_open_activity_the_nearest_event_before_it_is_offered(ef
     assert newest["at"] == 9
     child = await api.post("sessions", effects.id, "fork", at=inside["nearest"], direction="leave it")
     assert (child["status"], child["at"]) == (201, 8)
+
+
+async def test_a_fork_may_have_a_workspace_of_its_own(real: Store, api: Api, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "a.txt").write_text("as it was")
+    session = real.create(title="clean up", notebook=str(tmp_path / "work" / "a.ipynb"))
+    with contextlib.closing(session.append(this_process(by="tests"))) as log:
+        log.emit("TaskQueued", p.TaskQueued("lib:tidy"), task_id=f"{session.id}.1", actor="user")
+        log.emit("TaskStarted", p.TaskStarted(), task_id=f"{session.id}.1")
+    summarised(session)
+    made = await api.post("sessions", session.id, "fork", isolate=True)
+    folder = real.session(made["session_id"]).workspace
+    assert folder is not None
+    assert (folder / "a.txt").read_text() == "as it was"
+    assert folder != tmp_path / "work"
+
+
+async def test_a_fork_of_a_session_without_a_known_folder_gets_no_workspace(effects: Session, api: Api) -> None:
+    refused = await api.refused(api.post("sessions", effects.id, "fork", at=8, isolate=True))
+    assert "is not known here" in refused["message"]
 
 
 async def test_before_a_task_began_and_behind_the_end_there_is_nothing_to_fork(effects: Session, api: Api) -> None:

@@ -42,6 +42,7 @@ export function ForkView(props: ForkProps): JSX.Element {
   const [after, setAfter] = useState<Aftermath | null>(null);
   const [problem, setProblem] = useState('');
   const [typed, setTyped] = useState('');
+  const [isolate, setIsolate] = useState(false);
   const [busy, setBusy] = useState(false);
   const [made, setMade] = useState<Made | null>(null);
   const first = useRef<HTMLDivElement>(null);
@@ -67,7 +68,7 @@ export function ForkView(props: ForkProps): JSX.Element {
     setBusy(true);
     setProblem('');
     try {
-      const id = await yard.api.fork(sessionId, { at, direction, title: titleOf(direction) });
+      const id = await yard.api.fork(sessionId, { at, direction, title: titleOf(direction), isolate });
       props.made();
       const runs = way === 'rerun' && yard.door.why === '';
       const failed = runs ? await yard.resume(id).then(() => '', said) : '';
@@ -131,6 +132,15 @@ export function ForkView(props: ForkProps): JSX.Element {
               }}
             />
           ) : null}
+          <label class="ipa-check">
+            <input
+              type="checkbox"
+              name="isolate"
+              checked={isolate}
+              onChange={event => setIsolate(event.currentTarget.checked)}
+            />
+            in a workspace of its own, with the files as they were then
+          </label>
           <div class="ipa-form-buttons">
             <Press
               name="fork-yes"

@@ -14,7 +14,7 @@ from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.commands.follow import Screen, follow
 from ipyagent_sessions.errors import NotFound, TaskNotCompleted, UsageError
 from ipyagent_sessions.lifecycle import ENDED, TaskState
-from ipyagent_sessions.retention import clean, workspaces
+from ipyagent_sessions.retention import clean
 from ipyagent_sessions.run.beginning import Resume
 from ipyagent_sessions.run.definitions import Workflow
 from ipyagent_sessions.run.launch import launch, rerun, resume_task
@@ -114,14 +114,14 @@ def fork(door: Door, options: argparse.Namespace) -> Shown:
     session = door.session(options.id)
     at = look.at_of(session, options.at)
     at = before_end(session) if at is None else at
-    made = _own_workspace(door, session, at or session.last_seq()) if options.isolate else None
-    try:
-        name = None if made is None else made.name
-        child = session.fork(at, direction=options.direction, title=options.title, workspace=name)
-    except BaseException:
-        if made is not None:
-            workspaces.remove(door.store.workspaces_folder / made.name.partition("/")[0])
-        raise
+    made: Made | None = None
+    if options.isolate:
+        from ipyagent_sessions.effects import isolation, rollback
+
+        source = rollback.folder_of(session, door.folder)
+        child, made = isolation.fork(session, at, source, direction=options.direction, title=options.title)
+    else:
+        child = session.fork(at, direction=options.direction, title=options.title)
     parent = child.header.parent
     assert parent is not None
     lines = [f"forked {parent.session} at event {parent.seq} into {child.id}; the parent is unchanged"]
@@ -143,14 +143,6 @@ def fork(door: Door, options: argparse.Namespace) -> Shown:
             "workspace": str(made.folder) if made else None,
         },
     )
-
-
-def _own_workspace(door: Door, session: Session, seq: int) -> Made:
-    """A workspace for a fork at `seq`; what cannot be forked there is refused before anything is copied."""
-    from ipyagent_sessions.effects import isolation, rollback
-
-    session.check_fork(seq)
-    return isolation.make(session, seq, rollback.folder_of(session, door.folder))
 
 
 def before_end(session: Session) -> int | None:

@@ -35,6 +35,22 @@ class Made(NamedTuple):
     told: list[str]
 
 
+def fork(session: Session, at: int | None, source: Path, *, direction: str = "", title: str = "") -> tuple[Session, Made]:
+    """A fork of `session` at `at` (None: the newest event) in a workspace made from the folder `source`.
+
+    What cannot be forked there is refused before anything is copied.  Raises as `Session.fork` and `make` do; nothing is left
+    then.
+    """
+    seq = at or session.last_seq()
+    session.check_fork(seq)
+    made = make(session, seq, source)
+    try:
+        return session.fork(at, direction=direction, title=title, workspace=made.name), made
+    except BaseException:
+        workspaces.remove(session.place.workspaces_folder / made.name.partition("/")[0])
+        raise
+
+
 def make(session: Session, seq: int, source: Path) -> Made:
     """A workspace for a fork of `session` at `seq`, made from the folder `source`.
 

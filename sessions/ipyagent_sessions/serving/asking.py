@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
+from ipyagent_sessions.effects import isolation, rollback
 from ipyagent_sessions.errors import ControlPending, NotFound, UsageError
 from ipyagent_sessions.lifecycle import LOST, TaskState
 from ipyagent_sessions.run import control
@@ -52,10 +54,26 @@ def fork(session: Session, asked: ForkBody) -> Forked:
     """Make the fork that a page asks for.  Raises NotFound, and UsageError inside an open activity."""
     if asked.at is not None and not 1 <= asked.at <= MAX_SEQ:
         raise NotFound("there is no such event")
-    child = session.fork(asked.at, direction=asked.direction, title=asked.title)
+    if asked.isolate:
+        child, _ = isolation.fork(session, asked.at, _folder(session), direction=asked.direction, title=asked.title)
+    else:
+        child = session.fork(asked.at, direction=asked.direction, title=asked.title)
     parent = child.header.parent
     assert parent is not None
     return Forked(child.id, parent.session, parent.seq)
+
+
+def _folder(session: Session) -> Path:
+    """The folder that a workspace of a fork is made from.  Raises UsageError when nobody knows it."""
+    notebook = session.header.notebook
+    beside = Path(notebook).parent if notebook is not None and session.native else None
+    folder = rollback.folder_of(session, beside or Path())
+    if folder == Path() or not folder.is_dir():
+        raise UsageError(
+            f"the folder that session {session.id} works in is not known here",
+            hint=f"in that folder: ipyagent fork {session.id} --isolate",
+        )
+    return folder
 
 
 def expected(states: list[str]) -> list[str]:

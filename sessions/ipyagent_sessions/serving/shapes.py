@@ -158,11 +158,13 @@ class Outcome(Struct):
 
 
 class ForkBody(Struct, forbid_unknown_fields=True):
-    """`at` null means the newest event; `direction` is what to do differently."""
+    """`at` null means the newest event; `direction` is what to do differently.  With `isolate` the fork works in a workspace
+    of its own."""
 
     at: int | None = None
     direction: str = ""
     title: str = ""
+    isolate: bool = False
 
 
 class Forked(Struct):
