@@ -27,6 +27,8 @@ class Reply:
     tokens: tuple[int, int] = (11, 7)
     drop_after: int | None = None
     garbage_after: int | None = None
+    counted: bool = True
+    """Whether an OpenAI stream ends with the usage; small servers leave it out."""
     hold: threading.Event | None = None
     """When set, a stream waits for it (at most 10 s) before its last word."""
 
@@ -205,7 +207,8 @@ def _openai_chunks(reply: Reply, model: str) -> Iterator[tuple[bool, str]]:
         yield False, chunk({"tool_calls": [{"index": i, "id": f"call_{i}", "type": "function", "function": function}]})
     yield False, chunk({}, "tool_calls" if reply.calls else "stop")
     last = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": model, "choices": []}
-    yield False, f"data: {json.dumps({**last, 'usage': _openai_usage(reply)})}\n\n"
+    usage = {"usage": _openai_usage(reply)} if reply.counted else {}
+    yield False, f"data: {json.dumps({**last, **usage})}\n\n"
     yield False, "data: [DONE]\n\n"
 
 

@@ -142,6 +142,14 @@ def test_a_context_that_is_too_long_fails_the_turn_with_one_clear_line_and_the_n
     assert give(f"ask --model gpt --session {session_of(error, store).id} and now").value == "shorter"
 
 
+def test_tokens_that_nobody_counts_are_unknown_and_said_to_be(give: Give, provider: FakeProvider, store: Store) -> None:
+    provider.plan = [Reply("hello there", counted=False)]
+    session = store.session(give("ask --model gpt hello").session_id)
+    [row] = give("sql \"select input_tokens, output_tokens from messages where role = 'assistant'\"").rows()
+    assert (row["input_tokens"], row["output_tokens"]) == (None, None), "null, never 0"
+    assert [alarm for alarm in session.state().alarms if "does not say how many tokens" in alarm]
+
+
 def test_a_typed_answer_is_an_object_of_the_notebooks_type(give: Give, provider: FakeProvider) -> None:
     import pydantic
 

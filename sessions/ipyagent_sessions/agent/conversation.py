@@ -187,14 +187,15 @@ class Conversation:
             self._messages = given[:-1]
 
     def answered(self, response: ModelResponse, activity_id: str, cost_usd: float | None) -> ModelResponse:
-        """Log a model's response, with what it used; gives it as it was logged."""
+        """Log a model's response, with what it used as far as the provider says; gives it as it was logged."""
         response = cast("ModelResponse", clean(response))
+        used, told = response.usage, not response.usage.unmeasured_requests
         self._log(
             response,
             len(self._messages),
             activity_id=activity_id,
-            input_tokens=response.usage.input_tokens,
-            output_tokens=response.usage.output_tokens,
+            input_tokens=used.input_tokens if told else None,
+            output_tokens=used.output_tokens if told else None,
             cost_usd=cost_usd,
         )
         self._messages.append(response)

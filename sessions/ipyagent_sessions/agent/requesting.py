@@ -128,7 +128,17 @@ class Requests:
             raise (PassingFault if fault.retryable else ModelFault)(fault) from error
         finally:
             self._run.partial = ""
+        if answer.usage.unmeasured_requests:
+            self._uncounted(model)
         return self._talk.answered(answer, activity_id, cost_usd(answer))
+
+    def _uncounted(self, model: Model) -> None:
+        """Say, once, that what a provider does not tell cannot be counted."""
+        text = (
+            f"{model.model_name} does not say how many tokens it uses: they are not counted, and bound by no limit of tokens"
+        )
+        if f"tokens: {text}" not in self._run.state.alarms:
+            self._run.emit("AlarmRaised", p.AlarmRaised("tokens", text))
 
     def _key(self, number: int) -> str:
         """The key of a request: its number, and how often it failed for good before."""
