@@ -266,7 +266,7 @@ class CheckpointCreated(Payload):
 
 class RecoveryCompleted(Payload):
     """What became of the open calls: `repeated` run again, of `to_verify` a verify function says whether they happened, of
-    `unknown` a person does."""
+    `unknown` a person does.  `steps` says what detect, assess, prepare, restore, continue and verify came to."""
 
     from_seq: int
     cause: str
@@ -279,6 +279,7 @@ class RecoveryCompleted(Payload):
     unknown: list[str] = []
     not_restored: list[str] = []
     to_verify: list[str] = []
+    steps: dict[str, str] = {}
 
 
 class ControlRequested(Payload):

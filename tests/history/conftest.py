@@ -122,6 +122,7 @@ def rich(session: Session, appender: Appender, clock: FakeClock) -> Appender:
     second = Script(appender, clock, f"{session.id}.2")
     second.start(title="Migrate", retry_of=script.task_id)
     second.step("scan", 1, ms=6)
+    second.emit("RecoveryCompleted", p.RecoveryCompleted(3, "worker_lost", "recovered", duration_ms=4.0, repeated=["scan"]))
     second.emit("TaskCompleted", p.TaskCompleted(as_raw({"done": True})))
     appender.barrier()
     return appender

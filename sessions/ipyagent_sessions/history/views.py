@@ -310,6 +310,28 @@ VIEWS: Final = (
         {"attempt": "number of the try that failed", "wait_s": "seconds until the next try"},
     ),
     View(
+        "recoveries",
+        "One row a recovery after a loss: how long it took, what was lost and what is done again.",
+        """
+        SELECT session_id, seq, timestamp, task_id, payload->>'$.cause' AS cause, (payload->>'$.from_seq')::BIGINT AS from_seq,
+            (payload->>'$.checkpoint_seq')::BIGINT AS checkpoint_seq,
+            coalesce((payload->>'$.duration_ms')::DOUBLE, 0) AS duration_ms,
+            coalesce((payload->>'$.lost_events')::BIGINT, 0) AS lost_events,
+            coalesce(json_array_length(payload->'$.repeated'), 0)::BIGINT AS repeated,
+            (coalesce(json_array_length(payload->'$.unknown'), 0)
+                + coalesce(json_array_length(payload->'$.to_verify'), 0))::BIGINT AS unknown,
+            payload->>'$.sentence' AS sentence, payload->'$.steps' AS steps
+        FROM base.events WHERE event_type = 'RecoveryCompleted'""",
+        {
+            "from_seq": "the event that the task went on from",
+            "checkpoint_seq": "the checkpoint that the state was read from, NULL when it was folded from the first event",
+            "lost_events": "appended by the lost holder and never on disk; none of them was acknowledged in mode sync",
+            "repeated": "open calls that run again",
+            "unknown": "open calls of which a verify function or a person says whether they happened",
+            "steps": "what detect, assess, prepare, restore, continue and verify came to, JSON",
+        },
+    ),
+    View(
         "audit",
         "One row for each thing that somebody decided or that was spent: who, when, what and why.",
         """

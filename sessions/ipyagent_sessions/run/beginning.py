@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -15,13 +15,11 @@ from ipyagent_sessions.lifecycle import ENDED, TaskState, check
 from ipyagent_sessions.log import live
 from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.blobs import Blobs
-from ipyagent_sessions.run import control, environment
+from ipyagent_sessions.run import control, environment, recovery
 from ipyagent_sessions.run.definitions import Workflow
 from ipyagent_sessions.run.task import RunOptions, TaskRun, TaskStop
 from ipyagent_sessions.session import Session, summarise
-from ipyagent_sessions.state import Active, State
-
-NOT_RESTORED: Final = ["kernel variables", "running calls", "child processes"]
+from ipyagent_sessions.state import State
 
 
 class Resume(Struct, frozen=True):
@@ -124,6 +122,7 @@ def _go_on(run: TaskRun, resume: Resume, now: dict[str, Any]) -> None:
     opened = dict(run.state.execution_state.active_activities)
     cause, from_seq = system.reason or "resumed", run.state.seq
     lost = cause == "worker_lost"
+    loss = recovery.loss_of(run) if lost else ""
     differences = _environment_differences(run, now) + environment.file_differences(
         run.state.business_state.files, run.session.workspace
     )
@@ -131,7 +130,7 @@ def _go_on(run: TaskRun, resume: Resume, now: dict[str, Any]) -> None:
         system.attempt + 1,
         cause,
         ev.clean(resume.say)[0],
-        NOT_RESTORED if lost else [],
+        recovery.NOT_RESTORED if lost else [],
         differences,
         run.appender.lease.holder.as_dict(),
     )
@@ -146,62 +145,13 @@ def _go_on(run: TaskRun, resume: Resume, now: dict[str, Any]) -> None:
         asked = p.ControlRequested(run.session.place.ids(), "extend", args={"budget": resume.more})
         run.emit("ControlRequested", asked, actor=run.options.actor)
     if lost:
-        run.emit("RecoveryCompleted", _recovery(run, opened, from_seq, run.clock.monotonic() - began))
+        took_s = run.clock.monotonic() - began
+        run.emit("RecoveryCompleted", recovery.completed(run, opened, from_seq, took_s, loss, differences))
+        recovery.check(run)
     run.sync()  # all of it in one
     run.summarise()
     if run.stopping is None:  # with one, the body recalls what is done and begins nothing
         run.stopping = _unfinished_stop(run, cut=lost or cause == "persistence")
-
-
-def _recovery(run: TaskRun, opened: dict[str, Active], from_seq: int, took_s: float) -> p.RecoveryCompleted:
-    """What a recovery found, and one sentence for the person (R149)."""
-    repeat = sorted(i for i, a in opened.items() if a.effect != "irreversible" and a.kind != "sleep")
-    unknown = sorted(i for i, a in opened.items() if a.effect == "irreversible")
-    verify = [i for i in unknown if opened[i].verifiable]
-    ask = [i for i in unknown if not opened[i].verifiable]
-    execution, loaded = run.state.execution_state, run.appender.loaded
-    told = [_done(execution.done, execution.total)]
-    if repeat:
-        told.append(_counted(len(repeat), "open activity runs again", "open activities run again"))
-    if verify:
-        told.append(_counted(len(verify), "is verified first", "are verified first"))
-    if ask:
-        told.append(_counted(len(ask), "needs an answer", "need an answer"))
-    return p.RecoveryCompleted(
-        from_seq,
-        "worker_lost",
-        f"recovered at event {from_seq}: {', '.join(told)}",
-        loaded.checkpoint,
-        loaded.refused,
-        round(took_s * 1000, 3),
-        _lost_events(run),
-        repeat,
-        ask,
-        NOT_RESTORED,
-        verify,
-    )
-
-
-def _done(done: int, total: int | None) -> str:
-    if total is None:
-        return _counted(done, "activity is done", "activities are done")
-    one = f"of {total} {'activity' if total == 1 else 'activities'}"
-    return _counted(done, f"{one} is done", f"{one} are done")
-
-
-def _counted(number: int, one: str, several: str) -> str:
-    return f"{number} {one if number == 1 else several}"
-
-
-def _lost_events(run: TaskRun) -> int:
-    """How many events the lost holder had appended, by its last sign of life, that never reached the disk.
-
-    In mode sync none of them was acknowledged: they are starts of activities that rode with a result to come.
-    """
-    known = run.session.live()
-    if known is None or known.task_id != run.task_id or known.epoch >= run.appender.epoch:
-        return 0
-    return max(0, known.last_seq - run.appender.found_seq)
 
 
 def to_redo(state: State, wanted: tuple[str, ...]) -> dict[str, list[str]]:

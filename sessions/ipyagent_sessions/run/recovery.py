@@ -1,0 +1,123 @@
+"""Recovery after a loss: what it found, in six steps, and whether what was restored can be (R126-R150)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ipyagent_sessions import payloads as p
+from ipyagent_sessions.run.task import TaskRun
+from ipyagent_sessions.state import Active, State
+
+NOT_RESTORED: Final = ["kernel variables", "running calls", "child processes"]
+_MUCH: Final = 0.9
+"""The part of the memory from which its use is named as a likely cause."""
+_LITTLE: Final = 0.01
+"""The part of the disk below which it counts as nearly full."""
+
+
+def completed(
+    run: TaskRun, opened: dict[str, Active], from_seq: int, took_s: float, loss: str, differences: list[str]
+) -> p.RecoveryCompleted:
+    """What a recovery found and did: one sentence for the person, and one for each of its six steps (R133-R149)."""
+    repeat = sorted(i for i, a in opened.items() if a.effect != "irreversible" and a.kind != "sleep")
+    unknown = sorted(i for i, a in opened.items() if a.effect == "irreversible")
+    verify = [i for i in unknown if opened[i].verifiable]
+    ask = [i for i in unknown if not opened[i].verifiable]
+    execution, loaded = run.state.execution_state, run.appender.loaded
+    told = [_done(execution.done, execution.total)]
+    if repeat:
+        told.append(_counted(len(repeat), "open activity runs again", "open activities run again"))
+    if verify:
+        told.append(_counted(len(verify), "is verified first", "are verified first"))
+    if ask:
+        told.append(_counted(len(ask), "needs an answer", "need an answer"))
+    return p.RecoveryCompleted(
+        from_seq,
+        "worker_lost",
+        f"recovered at event {from_seq}: {', '.join(told)}",
+        loaded.checkpoint,
+        loaded.refused,
+        round(took_s * 1000, 3),
+        _lost_events(run),
+        repeat,
+        ask,
+        NOT_RESTORED,
+        verify,
+        _steps(run, loss, differences, told),
+    )
+
+
+def _steps(run: TaskRun, loss: str, differences: list[str], told: list[str]) -> dict[str, str]:
+    """The six steps of the source documents, each with what it came to."""
+    loaded, business = run.appender.loaded, run.state.business_state
+    found = "no checkpoint" if loaded.checkpoint is None else f"checkpoint at event {loaded.checkpoint}, verified"
+    refused = f"; refused as damaged: {', '.join(map(str, loaded.refused))}" if loaded.refused else ""
+    wrong = violations(run.state)
+    goal = f"goal: {business.current_goal}; " if business.current_goal else ""
+    return {
+        "detect": loss,
+        "assess": f"{found}{refused}; {_counted(loaded.replayed, 'event', 'events')} after it",
+        "prepare": f"epoch {run.appender.epoch}; " + ("; ".join(differences) or "environment and files are as they were"),
+        "restore": f"{goal}{_counted(len(business.completed_subtasks), 'stage is', 'stages are')} done, "
+        f"{_counted(len(business.results), 'result', 'results')}, {_counted(len(business.files), 'file', 'files')}",
+        "continue": f"attempt {run.state.system_state.attempt}: {', '.join(told)}",
+        "verify": "; ".join(wrong) or "the state is consistent",
+    }
+
+
+def loss_of(run: TaskRun) -> str:
+    """How the loss of the last holder shows; asked before the next one is logged.  `live.json` is its last sign of life."""
+    holder, known = run.state.system_state.holder, run.session.live()
+    told = f"process {holder.get('pid', '?')} is gone and left the lease"
+    if known is None or known.task_id != run.task_id:
+        return told
+    told += f"; its last sign of life was {max(0.0, run.clock.now() - known.heartbeat):.0f} s before"
+    if known.rss and known.memory_total and known.rss >= _MUCH * known.memory_total:
+        told += f"; it used {known.rss / known.memory_total:.0%} of the memory then"
+    if known.disk_free is not None and known.disk_total and known.disk_free <= _LITTLE * known.disk_total:
+        told += "; the disk was nearly full"
+    return told
+
+
+def violations(state: State) -> list[str]:
+    """What in a restored state cannot be, one line each; nothing in a sound one (R148)."""
+    system, execution, results = state.system_state, state.execution_state, state.business_state.results
+    out = [f"{i} is open and has a result" for i in execution.active_activities if i in results]
+    out += [f"{i} began at event {a.seq}, after the end" for i, a in execution.active_activities.items() if a.seq > state.seq]
+    out += [f"{i} has its result at event {r.seq}, after the end" for i, r in results.items() if r.seq > state.seq]
+    if system.task_id not in state.tasks:
+        out.append(f"task {system.task_id} is not among those of the session")
+    if state.checkpoint is not None and state.checkpoint.seq > state.seq:
+        out.append(f"the newest checkpoint is at event {state.checkpoint.seq}, after the end")
+    return out
+
+
+def check(run: TaskRun) -> None:
+    """Suspend the task when what was restored cannot be: nothing is done on such a ground."""
+    wrong = violations(run.state)
+    if wrong:
+        told = f"what was restored is not consistent: {'; '.join(wrong[:5])}"
+        run.emit("AlarmRaised", p.AlarmRaised("inconsistent", told))
+        run.stop("suspend", reason="persistence", detail=told)
+
+
+def _done(done: int, total: int | None) -> str:
+    if total is None:
+        return _counted(done, "activity is done", "activities are done")
+    one = f"of {total} {'activity' if total == 1 else 'activities'}"
+    return _counted(done, f"{one} is done", f"{one} are done")
+
+
+def _counted(number: int, one: str, several: str) -> str:
+    return f"{number} {one if number == 1 else several}"
+
+
+def _lost_events(run: TaskRun) -> int:
+    """How many events the lost holder had appended, by its last sign of life, that never reached the disk.
+
+    In mode sync none of them was acknowledged: they are starts of activities that rode with a result to come.
+    """
+    known = run.session.live()
+    if known is None or known.task_id != run.task_id or known.epoch >= run.appender.epoch:
+        return 0
+    return max(0, known.last_seq - run.appender.found_seq)
