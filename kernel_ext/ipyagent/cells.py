@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import builtins
 import contextlib
+import getpass
 import sys
+import threading
 import traceback
-from collections.abc import Generator
+from collections.abc import Coroutine, Generator
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from ipyagent.main_thread import MainThread
@@ -30,7 +35,7 @@ class Cells:
     def _execute(self, code: str) -> CellResult:
         from IPython.utils.capture import capture_output
 
-        with _quiet(self._shell), capture_output() as captured:
+        with _lent(self._shell), capture_output() as captured:
             done = self._shell.run_cell(code, store_history=False)  # type: ignore[no-untyped-call]  # IPython has no types here
             sys.stdout.flush()
         pictures = tuple(_png(output) for output in captured.outputs if "image/png" in (output.data or {}))
@@ -39,16 +44,64 @@ class Cells:
 
 
 @contextlib.contextmanager
-def _quiet(shell: InteractiveShell) -> Generator[None, None, None]:
-    """An error of the code belongs to the agent: shown as one of the running cell it would stop a Run All."""
-    names = ("showtraceback", "showsyntaxerror")
-    for name in names:
-        setattr(shell, name, lambda *args, **kwargs: None)
+def _lent(shell: InteractiveShell) -> Generator[None, None, None]:
+    """`shell` as code of an agent may use it.
+
+    An error of the code belongs to the agent: shown as one of the running cell it would stop a Run All.  The kernel is not the
+    agent's to end.  Nobody types anything in: a task in the background has no cell for that, and the notebook would stand
+    still.
+    A top-level await gets a loop of its own: the kernel's is busy with this very call.
+    """
+    quiet = {"showtraceback": _nothing, "showsyntaxerror": _nothing, "ask_exit": _no_exit, "loop_runner": _on_a_loop}
+    with _replaced(shell, **quiet), _replaced(builtins, input=_no_input), _replaced(getpass, getpass=_no_input):
+        yield
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, **others: Any) -> Generator[None, None, None]:
+    kept = {name: getattr(owner, name) for name in others}
+    for name, other in others.items():
+        setattr(owner, name, other)
     try:
         yield
     finally:
-        for name in names:
-            delattr(shell, name)
+        for name, own in kept.items():
+            setattr(owner, name, own)
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    pass
+
+
+def _no_exit() -> None:
+    raise RuntimeError("the notebook is not ended from here; it goes on")
+
+
+def _no_input(*args: Any, **kwargs: Any) -> str:
+    raise EOFError("nobody types anything in here; ask in your answer instead")
+
+
+def _on_a_loop(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """The value of `coroutine`, run to its end on a loop in a thread of its own; Ctrl-C cancels it."""
+    loop: asyncio.AbstractEventLoop = asyncio.new_event_loop()
+    task = loop.create_task(coroutine)
+    ended: Future[Any] = Future()
+
+    def work() -> None:
+        try:
+            ended.set_result(loop.run_until_complete(task))
+        except BaseException as error:  # noqa: BLE001  # it is raised to whoever waits
+            ended.set_exception(error)
+        finally:
+            loop.close()
+
+    threading.Thread(target=work, name="ipyagent-cell", daemon=True).start()
+    try:
+        return ended.result()
+    except KeyboardInterrupt:
+        with contextlib.suppress(RuntimeError):  # it has just ended
+            loop.call_soon_threadsafe(task.cancel)
+        raise
 
 
 def _png(output: Any) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -138,6 +139,29 @@ def test_an_error_of_the_agents_code_is_told_to_the_agent_and_not_shown_as_one_o
     ran = nb.run("%%agent --model scripted:bad.yaml --approve auto\ngo")
     assert ran.error is None
     assert ran.text.endswith("noticed\n")
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("exit()", "the notebook is not ended from here"),
+        ("input('name? ')", "nobody types anything in here"),
+        ("import getpass\ngetpass.getpass()", "nobody types anything in here"),
+        ("import asyncio\nawait asyncio.sleep(0, n + 21)", "42"),
+        ("import asyncio\nawait asyncio.sleep(0)\n1/0", "ZeroDivisionError.*line 3"),
+    ],
+)
+@pytest.mark.parametrize("background", ["", "--bg "])
+def test_code_of_an_agent_neither_ends_nor_holds_up_the_kernel(nb: Notebook, code: str, told: str, background: str) -> None:
+    called = {"call": [{"tool": "run_python", "args": {"code": code}}]}
+    (nb.folder / "odd.json").write_text(json.dumps([called, {"expect": {"regex": told}, "say": "noticed"}]))
+    ran = nb.run(f"%%agent --model scripted:odd.json --approve auto --out h {background}\ngo")
+    assert ran.error is None, ran.message
+    assert nb.run("await h if 'task' in repr(h) else h").text == "'noticed'\n"
+    assert nb.run("print(n)").text == "21\n"
+    assert nb.run("await asyncio.sleep(0, 1)" if "asyncio" in code else "1").text == "1\n", (
+        "the notebook's own await is as it was"
+    )
 
 
 def test_a_secret_of_the_environment_is_in_no_stored_byte_and_in_no_output(nb: Notebook) -> None:
