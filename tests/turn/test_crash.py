@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from pydantic_ai import Agent, ModelRetry, RunContext, Tool
 from pydantic_ai.exceptions import ToolFailed
 from tests.run.harness import PATIENCE, Engine, Witness, answer, bodies, of_type, refolded
-from tests.turn.play import Play, cut, talking
+from tests.turn.play import Play, cut, shown, talking
 
 from ipyagent_sessions.run import launch
 from ipyagent_sessions.run.definitions import Done, Workflow
@@ -223,6 +223,18 @@ def test_a_call_that_a_person_says_happened_is_not_made_again_and_the_model_is_t
         assert any("had its effect; what it returned is not known" in part for part in world.play.sent[-1])
 
 
+@pytest.mark.parametrize("result", ["paid by hand", 17, {"receipt": 17}, {"failed": "it is a word"}, ["a"]])
+def test_the_model_gets_the_result_that_a_person_knows_of_a_call(whole: Whole, tmp_path: Path, result: Any) -> None:
+    n = next(n for n in places(whole) if "main/pay:1.4" in settled(list(whole.session.events()), n)[1])
+    world, session = World(Witness(tmp_path / "witness")), cut(whole.session, tmp_path / "cut", n)
+    handle = launch.resume_task(session, world.workflow, options=RunOptions(headless=True))
+    assert handle.wait(PATIENCE)
+    answer(session, "a1", choice="happened", result=result)
+    carried_on(session, world, "run_again")
+    assert world.witness.counts["pay 5"] == 0
+    assert f"tool-return:pay={shown(result)}" in world.play.sent[-1]
+
+
 @pytest.mark.parametrize("happened", [True, False])
 def test_a_call_that_its_verify_function_knows_is_not_made_again(whole: Whole, tmp_path: Path, happened: bool) -> None:
     events = list(whole.session.events())
@@ -261,3 +273,18 @@ def test_cut_again_and_again_while_it_goes_on_it_ends_all_the_same(whole: Whole,
             n, round_ = found[chance.randrange(min(len(found), 12))], round_ + 1
         assert session.state() == refolded(session)
         assert [e.seq for e in session.events()] == list(range(1, session.last_seq() + 1))
+
+
+def test_a_turn_whose_tool_is_gone_waits_for_it_and_forgets_no_call(whole: Whole, tmp_path: Path) -> None:
+    events = list(whole.session.events())
+    done = next(e.seq for e in events if e.event_type == "ActivityCompleted" and e.activity_id == "main/send:1.3")
+    for n in (done - 1, done):  # under way, and with a result that the model has not got
+        world, session = World(Witness(tmp_path / f"witness-{n}")), cut(whole.session, tmp_path / f"cut-{n}", n)
+        bare = talking(Agent(world.play.model, output_type=Report))
+        handle = launch.resume_task(session, bare, options=RunOptions(headless=True))
+        assert handle.wait(PATIENCE)
+        assert handle.outcome is not None
+        assert (handle.outcome.state, handle.outcome.reason) == ("suspended", "resources")
+        assert "it has called look, pay, put, send, not offered here" in handle.outcome.detail
+        assert (world.witness.counts, world.play.sent) == ({}, [])
+        judged(session, whole, world, n, "run_again")

@@ -46,6 +46,7 @@ _CAUSES = {
     "budget": "its budget was used up",
     "step_cap": "it had made as many steps as it may",
     "network": "the model could not be reached",
+    "resources": "a model or a tool was not to be had",
     "forked": "it was forked from another session",
 }
 

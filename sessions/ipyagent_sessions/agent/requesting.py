@@ -15,7 +15,7 @@ from pydantic_ai.settings import ModelSettings
 
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.agent import budget
-from ipyagent_sessions.agent.conversation import Conversation
+from ipyagent_sessions.agent.conversation import Conversation, calls_of
 from ipyagent_sessions.agent.models.faults import Fault, classify
 from ipyagent_sessions.agent.models.prices import cost_usd
 from ipyagent_sessions.agent.permission import Rules
@@ -89,10 +89,11 @@ class Requests:
     async def answer(
         self, model: Model, messages: list[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters
     ) -> ModelResponse:
-        """The next response: recorded, or asked for now.  Raises TaskStop when a limit is reached or the model cannot be
-        had."""
+        """The next response: recorded, or asked for now.  Raises TaskStop when a limit is reached, the model cannot be had, or
+        a recorded response calls a tool that is gone."""
         talk = self._talk
         number = talk.number()
+        offered = [t.name for t in (*parameters.function_tools, *parameters.output_tools)]
         answer = talk.recall()
         if answer is None:
             self._within_budget()
@@ -101,17 +102,18 @@ class Requests:
             nonlocal answer
             if answer is None:  # else it had come, and a crash came before the log said that the request had ended
                 answer = await self._asked(model, messages, settings, parameters, call.id)
-            return {"offered": [t.name for t in (*parameters.function_tools, *parameters.output_tools)]}
+            return {"offered": offered}
 
         call = self._ctx.perform(
             "model", work, kind="model", key=self._key(number), arguments={}, effect="idempotent", retry=self._retry
         )
         try:
-            await call
+            recorded = await call
         except ActivityError as error:
             self._cannot_be_had(error.__cause__)
             raise ModelFailed(f"the model {model.model_name} gave no answer: {error.error}") from error
         assert answer is not None
+        self._tools_are_here(answer, set(recorded["offered"]) - set(offered))
         return answer
 
     async def _asked(
@@ -157,6 +159,17 @@ class Requests:
             run.emit("BudgetExceeded", p.BudgetExceeded(over.what, over.scope, over.limit, over.spent))
             run.stop("suspend", reason="step_cap" if over.what == "steps" else "budget", detail=str(over))
             run.check()
+
+    def _tools_are_here(self, answer: ModelResponse, gone: set[str]) -> None:
+        """Raise TaskStop when a recorded response calls a tool that was offered then and is `gone`: the loop would tell the
+        model that there is no such tool, whatever the call has done (R151)."""
+        called = sorted(gone & {call.tool_name for call in calls_of(answer)})
+        if called:
+            where = "resume it in its notebook, with its own tools defined and its servers running"
+            self._run.stop(
+                "suspend", reason="resources", detail=f"it has called {', '.join(called)}, not offered here: {where}"
+            )
+            self._run.check()
 
     def _cannot_be_had(self, cause: BaseException | None) -> None:
         """Raise TaskStop for a fault that somebody or some time can mend: the conversation is kept, a resume asks again."""

@@ -112,7 +112,9 @@ def _completed(appender: Appender, control: Control, activity_id: str, parent: i
     body = p.ActivityCompleted(active.name, active.kind, active.digest, verified="person")
     blobs: dict[str, bytes] = {}
     if "result" in control.args:
-        body.result, body.result_blob = appender.put(codec.dumps(control.args["result"]), blobs)
+        given = control.args["result"]
+        kept = {"return": given} if active.kind == "tool" else given  # a tool's call is kept as an outcome, see agent.outcome
+        body.result, body.result_blob = appender.put(codec.dumps(kept), blobs)
     else:
         body.result_lost = f"{control.actor} said that it happened; what it returned is not known"
     appender.emit(
