@@ -296,10 +296,10 @@ class MessageAdded(Payload):
     """One message of an agent's conversation.
 
     `index` is its place in the conversation: a message at a place that was taken replaces it and all after it.  `message` is
-    pydantic-ai's own form of it, `text` what a person would read of it.  `role` is user, assistant or tool; `tools` names the
-    tools it calls.  `partial` marks what had come of an answer when it was cut short: that is no part of the conversation.
-    `closing` marks what was added once the turn had its output, which no model is asked to answer.  `left` messages follow
-    that were added together with this one: they count once the last of them is there."""
+    pydantic-ai's own form of it, `text` what a person would read of it.  `role` is user, assistant, tool, or system; `tools`
+    names the tools it calls.  `partial` marks what had come of an answer when it was cut short: that is no part of the
+    conversation.  `closing` marks what was added once the turn had its output, which no model is asked to answer.  `left`
+    messages follow that were added together with this one: they count once the last of them is there."""
 
     role: str
     text: str = ""

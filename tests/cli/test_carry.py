@@ -63,3 +63,18 @@ def test_the_notebook_runs_and_gives_what_was_recorded(
     again = [c.outputs[0].data for c in ran.cells if c.cell_type == "code" and c.outputs]
     assert again == recorded
     assert len(recorded) == 4
+
+
+def test_a_transcript_of_another_agent_is_imported_and_queried(terminal: Terminal, folder: Path) -> None:
+    transcript = Path(__file__).parents[1] / "exchange" / "codex.jsonl"
+    (folder / "rollout.jsonl").write_bytes(transcript.read_bytes() + b"{torn\n")
+    said = terminal("import", "rollout.jsonl")
+    assert (said.status, said.err) == (0, "")
+    assert "from codex: 16 events, 1 tasks" in said.out
+    assert "line 15: no JSON" in said.out
+    assert "is here already" in terminal("import", "rollout.jsonl").out
+    shown = terminal("replay", json.loads(terminal("import", "rollout.jsonl", "--json").out)["session_id"])
+    assert "Do the tests pass?" in shown.out
+    assert "apply_patch" in terminal("sql", "select tool from tool_calls").out
+    refused = terminal("import", "flows.jsonl")
+    assert (refused.status, refused.err.count("\n")) == (2, 1)

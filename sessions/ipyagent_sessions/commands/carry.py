@@ -8,15 +8,19 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.errors import UsageError
-from ipyagent_sessions.exchange import atif, lines, notebook, pack, unpack
+from ipyagent_sessions.exchange import atif, lines, notebook, pack, transcripts, unpack
 from ipyagent_sessions.exchange.archive import SUFFIX
 from ipyagent_sessions.log.files import sync_file, temporary_beside
 from ipyagent_sessions.session import Session
+from ipyagent_sessions.textsafe import plain
 from ipyagent_sessions.views import formats
 from ipyagent_sessions.views.shown import Shown
 
+_SHOWN: Final = 10
 KINDS: Final[dict[str, str]] = {"notebook": ".ipynb", "jsonl": ".jsonl", "atif": ".atif.json"}
 
 
@@ -40,8 +44,11 @@ def export(door: Door, options: argparse.Namespace) -> Shown:
 
 
 def bring_in(door: Door, options: argparse.Namespace) -> Shown:
-    """Import an archive; the session is in replay here."""
-    done = unpack.bring_in(door.store, door.folder / Path(options.file).expanduser())
+    """Import an archive or the transcript of another agent; the session is in replay here."""
+    path = door.folder / Path(options.file).expanduser()
+    if path.suffix == transcripts.SUFFIX:
+        return _transcript(door, path)
+    done = unpack.bring_in(door.store, path)
     data = {"session_id": done.session_id, "new": done.new, "known": done.known, "events": done.events}
     if not done.new:
         return Shown(f"{done.session_id} is here already, with the same content", None, data)
@@ -51,6 +58,21 @@ def bring_in(door: Door, options: argparse.Namespace) -> Shown:
     told += [
         f"look at it with: {door.prefix} replay {done.session_id}; go on from it with: {door.prefix} fork {done.session_id}"
     ]
+    return Shown("\n".join(told), None, data)
+
+
+def _transcript(door: Door, path: Path) -> Shown:
+    done = transcripts.bring_in(door.store, path)
+    data = {**msgspec.to_builtins(done), "problems": [f"line {found.line}: {found.what}" for found in done.problems]}
+    if done.known:
+        return Shown(f"{path.name} is here already, as {done.session_id}", None, data)
+    told = [f"imported {done.session_id} from {done.kind}: {done.events} events, {done.tasks} tasks; nothing of it runs"]
+    told += [f"  {plain(line, 200)}: left out" for line in data["problems"][:_SHOWN]]
+    more = len(done.problems) - _SHOWN
+    told += [f"  and {more} more lines, each an alarm in the log"] if more > 0 else []
+    passed = ", ".join(f"{plain(kind, 40)} {count}" for kind, count in sorted(done.passed.items())[:_SHOWN])
+    told += [f"lines that hold no part of the conversation: {passed}"] if passed else []
+    told += [f"look at it with: {door.prefix} replay {done.session_id}"]
     return Shown("\n".join(told), None, data)
 
 

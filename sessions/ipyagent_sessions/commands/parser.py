@@ -30,7 +30,7 @@ COMMANDS: Final = {
     "sql": "one SELECT over the history of all sessions",
     "rename": "give a session another title",
     "export": "write a session to one file: an archive, a notebook, JSONL or ATIF",
-    "import": "open an archive here; the session is in replay",
+    "import": "open an archive, or a transcript of Claude Code or Codex; the session is in replay",
     "memory": "what sessions share, by namespace",
     "gc": "what has outlived its retention, and why; --yes removes it",
     "delete": "delete a session; says first what is lost and what depends on it",
@@ -200,7 +200,8 @@ def _files(commands: dict[str, _Parser]) -> None:
     commands["gc"].add_argument("--yes", action="store_true", help="remove what is listed; the log and its results stay")
     commands["delete"].add_argument("id", metavar="ID", help="a session")
     commands["delete"].add_argument("--yes", action="store_true", help="do it; forks first get the part that they share")
-    commands["import"].add_argument("file", metavar="FILE", help="an archive that export made")
+    brought = "an archive that export made, or a transcript of Claude Code or Codex (.jsonl)"
+    commands["import"].add_argument("file", metavar="FILE", help=brought)
 
 
 def split(line: str) -> list[str]:
