@@ -59,7 +59,7 @@ async def take(
         **options,
     )
     talk.record(result.all_messages(), closing=True)
-    return result.output
+    return scrub(result.output) if isinstance(result.output, str) else result.output
 
 
 @dataclass

@@ -34,7 +34,7 @@ def ask(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandle |
     """
     from ipyagent_sessions.agent import assistant
 
-    prompt = filled(" ".join(options.prompt).strip(), door.namespace)
+    prompt = door.without_secrets(filled(" ".join(options.prompt).strip(), door.namespace))
     if not prompt:
         raise UsageError("there is nothing to ask", hint=f'{door.prefix} ask "...", or the question below %%agent')
     model = assistant.check(surroundings.here(), filled(options.model, door.namespace), options.schema)

@@ -23,8 +23,14 @@ def perform(door: Door, screen: Screen, options: argparse.Namespace) -> Any:
             f"there is no store at {door.store.root}",
             hint=f"IPYAGENT_STORE names another one; it is made by the first task: {door.prefix} run TARGET",
         )
+    for name in _SAID:
+        if said := getattr(options, name, None):
+            setattr(options, name, door.without_secrets(said))
     return _COMMANDS[options.command](door, screen, options)
 
+
+_SAID: Final = ("title", "session", "say", "reason", "arguments", "result", "label")
+"""Options whose texts are stored."""
 
 _WITHOUT_STORE: Final = frozenset(
     {"run", "ask", "import", "memory", "models", "tools", "gc", "ls", "doctor", "config", "help"}

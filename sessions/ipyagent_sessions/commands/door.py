@@ -70,6 +70,15 @@ class Door(Struct):
         where = "this notebook" if self.origin.notebook else f"{self.store.root}"
         raise NotFound(f"there is no task of {where} yet", hint=f"start one with: {self.prefix} run TARGET")
 
+    def without_secrets(self, text: str) -> str:
+        """`text` as it may be stored: what a person types into a command may hold a key too (R257).  Raises ConfigError when
+        the settings cannot be read."""
+        if not text:
+            return text
+        from ipyagent_sessions.agent.settings import Settings
+
+        return Settings.load(self.folder).known_secrets().scrub(text)
+
     def _variable(self, name: str) -> str:
         """The id in a variable of the notebook.  Raises UsageError."""
         found = (self.namespace or {}).get(name)

@@ -47,6 +47,8 @@ def run(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandle |
     """
     workflow = targets.find(door, options.target)
     args, kwargs = targets.arguments(workflow, options.arguments, door.namespace)
+    if workflow.kind == "agent":
+        args = tuple(door.without_secrets(arg) if isinstance(arg, str) else arg for arg in args)
     session = session_of(door, options.session)
     started = launch(
         door.store,

@@ -1,0 +1,43 @@
+"""`ipyagent ask` and the answers to its requests, as a terminal gives them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Terminal
+
+from ipyagent_sessions.store import Store
+
+CANARY = "canary-0123456789-7c1f"
+SCRIPT = f"""
+- say: it is {CANARY}
+- call: [{{tool: run_shell, args: {{command: "true"}}}}]
+- call: [{{tool: run_shell, args: {{command: "true"}}}}]
+- say: done
+"""
+
+
+def test_a_secret_that_a_person_types_is_in_no_event_and_not_in_what_is_shown(
+    folder: Path, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CANARY_API_KEY", CANARY)
+    (folder / "play.yaml").write_text(SCRIPT)
+    model = ("--model", "scripted:play.yaml")
+    said = [
+        terminal("ask", f"is it {CANARY}?", *model),
+        terminal("ask", "go on", *model, "--session", "@last", "--title", CANARY),
+        terminal("deny", "@last", "--reason", CANARY),
+        terminal("resume", "@last", "--say", CANARY),
+        terminal("approve", "@last", "--arguments", f'{{"command": "echo {CANARY}"}}'),
+        terminal("checkpoint", CANARY, "@last"),
+        terminal("resume", "@last"),
+        terminal("rename", "@last", CANARY),
+        terminal("log", "@last"),
+    ]
+    assert [(one.status, one.err) for one in said if CANARY in one.out + one.err] == []
+    (session,) = (Store().session(listed.session_id) for listed in Store().sessions())
+    kinds = [event.event_type for event in session.events()]
+    assert (kinds.count("ApprovalResolved"), kinds.count("TaskCompleted")) == (2, 2)
+    assert [event for event in session.events() if CANARY in str(event)] == []
+    assert [path for path in (folder / "store").rglob("*") if path.is_file() and CANARY.encode() in path.read_bytes()] == []
