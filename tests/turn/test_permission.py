@@ -145,7 +145,7 @@ def test_when_nobody_answers_in_time_the_call_is_denied(engine: Engine, witness:
     until_status(handle.session, "suspended")
     clock.advance(61)
     assert handle.result(PATIENCE) == "well then"
-    assert play.sent[-1][-1] == "tool-return:do=a person denied this call: nobody answered in time"
+    assert play.sent[-1][-1] == "tool-return:do=this call was denied: nobody answered in time"
     assert witness.order == []
 
 

@@ -212,7 +212,8 @@ def _json(value: dict[str, Any]) -> str:
 
 
 def _denied(answer: Answer) -> str:
-    return f"a person denied this call{': ' + answer.reason if answer.reason else ''}"
+    who = "this call was denied" if answer.by == "expiry" else "a person denied this call"
+    return f"{who}{': ' + answer.reason if answer.reason else ''}"
 
 
 def _effect_of(definition: ToolDefinition | None) -> Effect | None:
