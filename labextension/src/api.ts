@@ -1,8 +1,5 @@
-/** The routes of the server part (docs/server-api.md), each as one typed function over one fetch. */
-import { URLExt } from '@jupyterlab/coreutils';
-import { ServerConnection } from '@jupyterlab/services';
-
-import { ApiError, errorOf } from './api-errors.js';
+/** The routes of the server part (docs/server-api.md), each as one typed function, whatever carries the request. */
+import { errorOf } from './api-errors.js';
 import {
   NotUnderstood,
   asAftermath,
@@ -18,12 +15,10 @@ import {
   isFields,
   type Known
 } from './guards.js';
-import type { Aftermath, Card, Compared, ControlBody, EventPage, ForkBody, Loss, Outcome, Page, Row, Status } from './wire.js';
+import type { Aftermath, Card, Compared, ControlBody, EventPage, ForkBody, Loss, Outcome, Page, Status } from './wire.js';
 
 /** The version of the contract that this page was written for. */
 export const API = 1;
-
-const ROOT = 'ipyagent/api';
 
 export interface ListQuery {
   limit?: number;
@@ -32,8 +27,11 @@ export interface ListQuery {
   q?: string;
 }
 
+/** Carries a request to who answers it: over HTTP to the server, or over the comm of a widget. Rejects with an ApiError when nobody does. */
+export type Carrier = (path: string, init: RequestInit) => Promise<Response>;
+
 export class Api {
-  constructor(private readonly settings: ServerConnection.ISettings) {}
+  constructor(private readonly carry: Carrier) {}
 
   status(): Promise<Status> {
     return this.get('status', {}, asStatus);
@@ -41,12 +39,6 @@ export class Api {
 
   sessions(query: ListQuery): Promise<Page> {
     return this.get('sessions', { ...query }, asPage);
-  }
-
-  /** A session as the list has it, null when it is not in the list. */
-  async row(sessionId: string): Promise<Row | null> {
-    const { rows } = await this.sessions({ q: sessionId, limit: 5 });
-    return rows.find(row => row.session_id === sessionId) ?? null;
   }
 
   /** What is known of a session besides its picture. */
@@ -126,17 +118,9 @@ export class Api {
     });
   }
 
-  /** The address of the live socket, with the token where cookies do not do. */
-  liveUrl(): string {
-    const url = URLExt.join(this.settings.wsUrl, ROOT, 'live');
-    return this.settings.appendToken && this.settings.token
-      ? `${url}?token=${encodeURIComponent(this.settings.token)}`
-      : url;
-  }
-
-  /** A new socket to the live stream. */
-  connect(): WebSocket {
-    return new this.settings.WebSocket(this.liveUrl());
+  /** Let the kernel that answers continue a session, or do its task again. A server has no kernel of its own: this is for widgets. */
+  goOn(sessionId: string, how: 'resume' | 'rerun'): Promise<void> {
+    return this.post(`${session(sessionId)}/${how}`, {}, () => undefined);
   }
 
   private get<T>(path: string, query: Record<string, string | number | undefined>, read: (body: unknown) => T): Promise<T> {
@@ -155,12 +139,7 @@ export class Api {
     read: (body: unknown) => T,
     bodyOf: (response: Response) => Promise<unknown> = response => response.json()
   ): Promise<T> {
-    let response: Response;
-    try {
-      response = await ServerConnection.makeRequest(`${URLExt.join(this.settings.baseUrl, ROOT)}/${path}`, init, this.settings);
-    } catch {
-      throw new ApiError('offline', 'the Jupyter server does not answer', 'it is tried again by itself');
-    }
+    const response = await this.carry(path, init);
     let body: unknown;
     try {
       body = await (response.ok ? bodyOf(response) : response.json());

@@ -40,7 +40,9 @@ export class Desk {
     /** Open a session in the main area. */
     readonly open: (sessionId: string) => void,
     /** What draws Markdown and pictures, null where there is nothing that does. */
-    readonly draw: Draw | null = null
+    readonly draw: Draw | null = null,
+    /** Who answers, as a person is told. */
+    readonly who = 'the Jupyter server'
   ) {}
 
   /** The keys of what was asked of a session and is not answered. */

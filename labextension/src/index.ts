@@ -13,6 +13,7 @@ import { Desk } from './desk.js';
 import { addCommands } from './lab/commands.js';
 import { openDemo } from './lab/demo.js';
 import { LabDraw } from './lab/drawing.js';
+import { carrierOf, liveSocket } from './lab/http.js';
 import { taskIcon } from './lab/icon.js';
 import { NotebookKernels } from './lab/kernels.js';
 import { openRecorded } from './lab/notebooks.js';
@@ -33,9 +34,10 @@ const desk: JupyterFrontEndPlugin<Desk> = {
   provides: IDesk,
   optional: [INotebookTracker, IRenderMimeRegistry],
   activate: (app: JupyterFrontEnd, notebooks: INotebookTracker | null, registry: IRenderMimeRegistry | null): Desk => {
-    const api = new Api(app.serviceManager.serverSettings);
+    const { serverSettings } = app.serviceManager;
+    const api = new Api(carrierOf(serverSettings));
     const feed = new LiveFeed({
-      connect: () => api.connect(),
+      connect: () => liveSocket(serverSettings),
       exists: () =>
         api.status().then(
           () => true,

@@ -18,7 +18,7 @@ const OPEN = { why: '', hint: '' };
 
 function html(more: Partial<CardProps> = {}): string {
   return render(
-    <CardView shown={aShown()} age={0} link="open" doing={NONE} door={OPEN} notice={null} act={() => undefined} {...more} />
+    <CardView shown={aShown()} age={0} link="open" who="the Jupyter server" doing={NONE} door={OPEN} notice={null} act={() => undefined} {...more} />
   );
 }
 

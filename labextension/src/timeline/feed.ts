@@ -31,7 +31,7 @@ export class EventFeed {
   private target = 0;
 
   constructor(
-    private readonly api: Pick<Api, 'events' | 'detail' | 'row'>,
+    private readonly api: Pick<Api, 'events' | 'detail'>,
     private readonly sessionId: string,
     private readonly changed: () => void
   ) {}
@@ -52,8 +52,8 @@ export class EventFeed {
     this.home = { definition, notebook, cell };
     const found = await Promise.all(
       children.slice(-MOST_BRANCHES).map(id =>
-        Promise.all([this.api.detail(id), this.api.row(id)]).then(
-          ([{ shown, forkedAt }, row]) => ({ sessionId: id, title: row?.title || id, state: shown.card.state, seq: forkedAt ?? 0 }),
+        this.api.detail(id).then(
+          ({ shown, forkedAt, title }) => ({ sessionId: id, title: title || id, state: shown.card.state, seq: forkedAt ?? 0 }),
           () => null // a damaged child is no reason not to show the others
         )
       )

@@ -22,7 +22,7 @@ import { isFailure, storyOf, wordsOf } from './story.js';
 export type Intent = Way | 'replay' | 'compare';
 
 export interface HistoryProps {
-  api: Pick<Api, 'events' | 'cardAt' | 'detail' | 'row' | 'compare'>;
+  api: Pick<Api, 'events' | 'cardAt' | 'detail' | 'compare'>;
   yard: Yard;
   /** What is begun as soon as the events are there. */
   intent?: Intent | null;

@@ -23,6 +23,8 @@ export interface CardProps {
   /** Seconds since the server made the picture. */
   age: number;
   link: Link;
+  /** Who answers. */
+  who: string;
   doing: ReadonlySet<string>;
   door: ResumeDoor;
   notice: Notice | null;
@@ -97,7 +99,7 @@ export function CardView(props: CardProps): JSX.Element {
       </p>
       {why === '' ? null : <p class={`ipa-headline ipa-tone-${toneOf(card.state)}`}>{why}</p>}
       {recovery(card) === '' ? null : <p class="ipa-stale">{recovery(card)}</p>}
-      <Stale link={props.link} age={props.age} silent={shown.silent_since} state={card.state} />
+      <Stale link={props.link} who={props.who} age={props.age} silent={shown.silent_since} state={card.state} />
       {props.notice === null ? null : (
         <p class={props.notice.bad ? 'ipa-notice ipa-bad' : 'ipa-notice'} role={props.notice.bad ? 'alert' : 'status'}>
           {text.line(props.notice.text, 400)}
@@ -218,8 +220,16 @@ export function FactView({ fact }: { fact: Fact }): JSX.Element {
   );
 }
 
+interface StaleProps {
+  link: Link;
+  who: string;
+  age: number;
+  silent: number | null;
+  state: string;
+}
+
 /** What an old picture has to admit. */
-function Stale({ link, age, silent, state }: { link: Link; age: number; silent: number | null; state: string }): JSX.Element | null {
+function Stale({ link, who, age, silent, state }: StaleProps): JSX.Element | null {
   const since = silent === null ? null : Date.now() / 1000 - silent;
   if (since !== null && state === 'running') {
     return (
@@ -230,7 +240,7 @@ function Stale({ link, age, silent, state }: { link: Link; age: number; silent: 
   }
   return link === 'open' || link === 'idle' || (link === 'connecting' && age < 2) ? null : (
     <p class="ipa-stale">
-      not connected to the Jupyter server; this is as of {text.clock(Date.now() - age * 1000)}, and is tried again by itself
+      not connected to {who}; this is as of {text.clock(Date.now() - age * 1000)}, and is tried again by itself
     </p>
   );
 }

@@ -62,6 +62,7 @@ export function LiveCard(props: LiveCardProps): JSX.Element {
         shown={picture.shown}
         age={moved ? 0 : (Date.now() - picture.at) / 1000}
         link={moved ? 'open' : link}
+        who={desk.who}
         doing={desk.doing(session_id)}
         door={door}
         notice={moved ? null : desk.notice(session_id)}
@@ -106,7 +107,7 @@ export function LiveCard(props: LiveCardProps): JSX.Element {
   } else {
     content = (
       <article class="ipa-card ipa-waiting" aria-busy="true">
-        <p class="ipa-now">{link === 'waiting' ? 'the Jupyter server does not answer; it is tried again by itself' : ' '}</p>
+        <p class="ipa-now">{link === 'waiting' ? `${desk.who} does not answer; it is tried again by itself` : ' '}</p>
       </article>
     );
   }
