@@ -10,7 +10,7 @@ WHEEL   = $$(echo build/dist/ipyagent-*.whl)
 
 # Folders too: their time changes when a file is removed.
 SOURCES := $(shell find kernel_ext labextension sessions \( -name __pycache__ -o -name node_modules -o -name lib -o -name .yarn \
-             -o -name ui-tests \) \
+             -o -name ui-tests -o -path "*/ipyagent/static" \) \
              -prune -o -print) pyproject.toml README.md LICENSE
 FRONT   := $(addprefix labextension/,package.json yarn.lock tsconfig.json) \
            $(shell find labextension/src labextension/style labextension/schema)
@@ -65,7 +65,7 @@ $(PY):
 
 # The build takes a bundle that is there for the right one, so a stale one has to go.
 build/front.done: $(FRONT)
-	rm -rf labextension/ipyagent_lab/labextension
+	rm -rf labextension/ipyagent_lab/labextension kernel_ext/ipyagent/static
 	@mkdir -p build && touch $@
 
 build/wheel.done: $(SOURCES) build/front.done | $(PY)

@@ -15,6 +15,7 @@ from ipyagent_sessions import __version__
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from ipyagent.task_widget import TaskWidget
     from ipyagent_sessions import (
         ActivityError,
         ActivityTimeout,
@@ -51,6 +52,7 @@ __all__ = [
     "progress",
     "tool",
     "unload_ipython_extension",
+    "widget",
     "workflow",
 ]
 
@@ -70,6 +72,17 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
     """`%unload_ext ipyagent`: take the magics away.  Tasks in the background go on."""
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("agent", None)
+
+
+def widget(task: str | None = None) -> TaskWidget:
+    """The live card of a task as a widget, also in front ends without our lab extension and in layouts of ipywidgets.
+
+    `task` is an id, a unique beginning of one, or `@last` (also without it): the newest of this notebook.  Raises NotFound,
+    and UsageError where the extension is not loaded.
+    """
+    from ipyagent.task_widget import make
+
+    return make(task)
 
 
 def __getattr__(name: str) -> Any:

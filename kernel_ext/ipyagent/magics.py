@@ -32,7 +32,7 @@ class AgentMagics(Magics):
     def agent(self, line: str, cell: str | None = None) -> Any:
         """%agent COMMAND ...   See: %agent help"""
         with _one_line_errors():
-            return self._perform(_words(line, cell))
+            return self.perform(_words(line, cell))
 
     @functools.cached_property
     def main(self) -> MainThread:
@@ -67,7 +67,8 @@ class AgentMagics(Magics):
         assert self.shell is not None
         return self.shell
 
-    def _perform(self, words: list[str]) -> Any:
+    def perform(self, words: list[str]) -> Any:
+        """Do a command of these words.  Raises what the engine raises."""
         from ipyagent.screen import Background, CellScreen, Finished, Picture
         from ipyagent_sessions.commands import parser
         from ipyagent_sessions.commands.dispatch import perform

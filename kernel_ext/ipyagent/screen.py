@@ -6,7 +6,7 @@ Headless there is a single display at the end, since updates would be dropped or
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from IPython.display import DisplayHandle, display
 
@@ -14,6 +14,9 @@ from ipyagent_sessions.run.worker import TaskHandle
 from ipyagent_sessions.textsafe import plain_lines
 from ipyagent_sessions.views.markdown import html_of
 from ipyagent_sessions.views.shown import Shown
+
+if TYPE_CHECKING:
+    from ipyagent.task_widget import TaskWidget
 
 TASK_MIME: Final = "application/vnd.ipyagent.task+json"
 """Our front end draws an output with this key live from the server.  It holds ids only: what is shown and what an
@@ -91,6 +94,12 @@ class Background:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.handle, name)
+
+    def widget(self) -> TaskWidget:
+        """The live card as a widget: for layouts of ipywidgets, and front ends without our lab extension."""
+        from ipyagent.task_widget import make
+
+        return make(self.handle.session.id, self.handle.task_id)
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self.handle.__await__()

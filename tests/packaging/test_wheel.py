@@ -96,6 +96,11 @@ def test_the_front_end_bundle_is_not_in_a_package_as_well(names: list[str]) -> N
     assert [name for name in names if name.startswith("ipyagent_lab/labextension/")] == []
 
 
+@pytest.mark.skipif("SKIP_JUPYTER_BUILDER" in os.environ, reason="a wheel of Python alone has no front end")
+def test_the_view_of_a_widget_travels_with_the_package_that_shows_it(names: list[str]) -> None:
+    assert {"ipyagent/static/task.js", "ipyagent/static/task.css"} - set(names) == set()
+
+
 def test_the_wheel_installs_the_ipyagent_command(wheel: Path) -> None:
     scripts = configparser.ConfigParser()
     scripts.read_string(read_info(wheel, "entry_points.txt"))
