@@ -92,6 +92,11 @@ export class Lab {
     await kernelReady(page);
   }
 
+  /** Make an empty file beside the notebooks, which a cell waits for. */
+  touch(name: string): void {
+    writeFileSync(join(this.folder, 'work', name), '');
+  }
+
   async visit(page: Page, path: string): Promise<void> {
     await page.context().addCookies([{ name: 'x', value: 'x', url: this.url }]);
     await page.goto(`${this.url}${path}${path.includes('?') ? '&' : '?'}token=${TOKEN}`);
