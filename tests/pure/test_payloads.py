@@ -19,6 +19,7 @@ SAMPLES: dict[str, Any] = {
     "list[str]": ["v\u2028"],
     "dict[str, list[str]]": {"k": ["v"]},
     "dict[str, float]": {"k": 1.5},
+    "dict[str, str]": {"k": "v\u2028"},
     "dict[str, typing.Any]": {"k": [1, None]},
     "msgspec.Raw": msgspec.Raw(b'{"a":[1,"\xe6\x97\xa5"]}'),
     "str": "t\u2028x",
