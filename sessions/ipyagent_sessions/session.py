@@ -345,7 +345,7 @@ def summarise(session_id: str, state: State) -> live.Summary:
         run.total,
         run.failed,
         needs,
-        len(state.tasks),
+        state.begun,
         round(state.cost_usd, 6),
         state.input_tokens,
         state.output_tokens,

@@ -14,8 +14,12 @@ from msgspec import Raw, Struct, field
 from ipyagent_sessions.events import NULL
 from ipyagent_sessions.lifecycle import TaskState
 
-FORM: Final = 6
+FORM: Final = 7
 """The form of the state.  It goes up when a field is added or the fold changes: snapshots of another form are folded again."""
+
+
+KEPT_TASKS: Final = 100
+"""How many tasks a state knows one by one."""
 
 
 class Recorded(Struct, array_like=True, gc=False):
@@ -190,6 +194,9 @@ class Checkpointed(Struct):
 class State(Struct):
     """Everything known after event `seq`; tokens and cost sum what models and tools reported.
 
+    `begun` counts the tasks, `tasks` has the newest `KEPT_TASKS` of them: a conversation of a thousand turns does not grow its
+    checkpoints (the SQL view has all).
+
     `allowed_tools` are those a person allowed always in this session.
     """
 
@@ -202,6 +209,7 @@ class State(Struct):
     execution_state: ExecutionState = field(default_factory=ExecutionState)
     system_state: SystemState = field(default_factory=SystemState)
     tasks: dict[str, TaskRecord] = field(default_factory=dict[str, TaskRecord])
+    begun: int = 0
     checkpoint: Checkpointed | None = None
     checkpoints: int = 0
     input_tokens: int = 0

@@ -192,3 +192,17 @@ def test_running_time_is_summed_over_runs_and_a_clock_set_back_takes_nothing_awa
         ]
     )
     assert state.system_state.ran_s == 10.0
+
+
+def test_a_thousand_tasks_do_not_grow_the_state() -> None:
+    found, full, seq = states.State(), 0, 0
+    for number in range(1, 1001):
+        for event_type, body in (("TaskQueued", {"target": "m:f"}), ("TaskStarted", {}), ("TaskCompleted", {})):
+            seq += 1
+            event = Event(seq, event_type, "2026-01-01T00:00:00.000Z", task_id=f"s.{number}", payload=as_raw(body))
+            folding.apply(found, event)
+        if number == states.KEPT_TASKS:
+            full = len(states.encode(found))
+    assert found.begun == 1000
+    assert list(found.tasks) == [f"s.{number}" for number in range(901, 1001)], "the newest are known one by one"
+    assert len(states.encode(found)) < full * 1.1

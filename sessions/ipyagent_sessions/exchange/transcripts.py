@@ -156,7 +156,7 @@ def _write(store: Store, session_id: str, told: Retelling) -> int:
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
-    return len(state.tasks)
+    return state.begun
 
 
 def _durable(path: Path, body: bytes) -> None:

@@ -8,7 +8,7 @@ from ipyagent_sessions import payloads as p
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.folding.reading import parsed
 from ipyagent_sessions.lifecycle import ENDED, TaskState
-from ipyagent_sessions.state import ExecutionState, State, SystemState, TaskRecord
+from ipyagent_sessions.state import KEPT_TASKS, ExecutionState, State, SystemState, TaskRecord
 
 
 def session_created(state: State, event: Event) -> None:
@@ -64,6 +64,9 @@ def task_queued(state: State, event: Event) -> None:
         state.tasks[event.task_id] = TaskRecord(
             TaskState.QUEUED.value, body.target, body.title, event.timestamp, run_key=body.run_key
         )
+    state.begun += 1
+    while len(state.tasks) > KEPT_TASKS:
+        del state.tasks[next(iter(state.tasks))]
 
 
 _FOUND_LATER: Final = frozenset({"worker_lost", "forked"})

@@ -51,7 +51,7 @@ def queue(
             f"session {session.id} has a task that is {system.status.value}: {system.task_id}",
             hint="resume or cancel it, or start in a session of its own",
         )
-    task_id = f"{session.id}.{len(state.tasks) + 1}"
+    task_id = f"{session.id}.{state.begun + 1}"
     blobs: dict[str, bytes] = {}
     recorded, args_blob = appender.put(arguments, blobs)
     source = workflow.source_text().encode()
