@@ -33,7 +33,8 @@ class SessionForked(Payload):
 
 class TaskQueued(Payload):
     """`run_key` identifies notebook, cell, target and arguments: the same cell run again finds its task by it.  `pickle`
-    says that results which only pickle can keep were allowed.  `budget` bounds the task by usd, tokens, steps and time in
+    says that results which only pickle can keep were allowed.  `recover` is how often in a row it waits by itself for what is
+    away or short.  `budget` bounds the task by usd, tokens, steps and time in
     s."""
 
     target: str
@@ -52,6 +53,7 @@ class TaskQueued(Payload):
     pickle: bool = False
     model: str = ""
     budget: dict[str, float] = {}
+    recover: int = 0
 
 
 class TaskStarted(Payload):

@@ -179,6 +179,7 @@ class SystemState(Struct):
     model: str = ""
     budget: dict[str, float] = {}
     extended: dict[str, float] = {}
+    recover: int = 0
     spent: Spent = field(default_factory=Spent)
 
 

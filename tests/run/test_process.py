@@ -140,7 +140,7 @@ def test_cancel_kills_it_and_its_children_within_five_seconds(engine: Engine, tm
     assert time.monotonic() - begun < 5
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGSEGV])
 def test_a_child_that_a_signal_ended_is_reported_with_it(engine: Engine, witness: Witness, number: signal.Signals) -> None:
     def dies(number: int) -> None:
         os.kill(os.getpid(), number)

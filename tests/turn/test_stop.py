@@ -218,6 +218,17 @@ def test_when_the_model_cannot_be_had_the_turn_waits_and_a_resume_asks_again(
     assert play.faults == []
 
 
+def test_with_auto_a_turn_waits_for_its_model_by_itself(engine: Engine, clock: FakeClock) -> None:
+    play = Faulty("done", error=http(500), times=7)
+    handle = engine.start(talking(agent_of(play)), "go", recover=2)
+    assert handle.result(PATIENCE) == "done"
+    assert [b["reason"] for b in bodies(handle.session, "TaskSuspended")] == ["network"]
+    assert play.tried == 8
+    refused = Faulty("done", error=http(401), times=9)
+    other = engine.ended(engine.start(talking(agent_of(refused)), "go", recover=2), "suspended")
+    assert (other.state().system_state.reason, refused.tried) == ("resources", 1)
+
+
 def test_a_fault_that_stays_fails_the_turn_with_one_line_and_the_next_turn_works(engine: Engine) -> None:
     play = Faulty("done", error=http(400, "no such option"), times=1)
     flow = talking(agent_of(play))

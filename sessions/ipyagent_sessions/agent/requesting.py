@@ -21,6 +21,7 @@ from ipyagent_sessions.agent.models.prices import cost_usd
 from ipyagent_sessions.agent.permission import Rules
 from ipyagent_sessions.agent.secrets import Scrub
 from ipyagent_sessions.errors import ActivityError, IpyagentError
+from ipyagent_sessions.run import outage
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Retry
 from ipyagent_sessions.run.task import TaskRun
@@ -110,9 +111,11 @@ class Requests:
         try:
             recorded = await call
         except ActivityError as error:
-            self._cannot_be_had(error.__cause__)
+            if await self._outlasted(error.__cause__):
+                return await self.answer(model, messages, settings, parameters)
             raise ModelFailed(f"the model {model.model_name} gave no answer: {error.error}") from error
         assert answer is not None
+        outage.over(self._run, "model")
         self._tools_are_here(answer, set(recorded["offered"]) - set(offered))
         return answer
 
@@ -171,12 +174,18 @@ class Requests:
             )
             self._run.check()
 
-    def _cannot_be_had(self, cause: BaseException | None) -> None:
-        """Raise TaskStop for a fault that somebody or some time can mend: the conversation is kept, a resume asks again."""
+    async def _outlasted(self, cause: BaseException | None) -> bool:
+        """Wait for a fault that somebody or some time can mend; whether the model may be asked again now.  The conversation is
+        kept meanwhile.  Raises TaskStop when the task does not wait by itself (any more): a resume asks again."""
         reason = _WAITS.get(cause.fault.kind) if isinstance(cause, ModelFault) else None
-        if reason is not None:
-            self._run.stop("suspend", reason=reason, detail=f"the model cannot be had: {cause}")
+        if reason is None or not isinstance(cause, ModelFault):
+            return False
+        told = f"the model cannot be had: {cause}"
+        if cause.fault.kind == "auth":  # only a person mends that
+            self._run.stop("suspend", reason=reason, detail=told)
             self._run.check()
+        await outage.outlast(self._run, "model", reason, told, at_least_s=cause.retry_after_s or 0.0)
+        return True
 
 
 async def _streamed(

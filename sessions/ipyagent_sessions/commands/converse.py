@@ -15,6 +15,7 @@ from ipyagent_sessions.commands.follow import Screen
 from ipyagent_sessions.commands.start import Ended, go, session_of
 from ipyagent_sessions.errors import ControlRefused, NotFound, UsageError
 from ipyagent_sessions.lifecycle import ENDED
+from ipyagent_sessions.run import outage
 from ipyagent_sessions.run.launch import launch
 from ipyagent_sessions.run.task import RunOptions
 from ipyagent_sessions.run.worker import TaskHandle
@@ -52,6 +53,7 @@ def ask(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandle |
             title=options.title or _title(prompt),
             model=model,
             budget=assistant.limits(door.folder) | budget.parse(options.budget),
+            recover=outage.policy(options.recover),
         ),
         origin=door.origin,
         into=lambda: _conversation(door, screen, options.session, waits=not options.bg),

@@ -43,7 +43,7 @@ COMMANDS: Final = {
 }
 
 
-RUN_OPTIONS: Final = frozenset({"bg", "out", "durability", "title", "session", "new", "once", "pickle", "budget"})
+RUN_OPTIONS: Final = frozenset({"bg", "out", "durability", "title", "session", "new", "once", "pickle", "budget", "recover"})
 """The options of `run`: a workflow's parameter of such a name is given behind `--`."""
 
 
@@ -109,6 +109,13 @@ def _running(commands: dict[str, _Parser]) -> None:
     for parser in (run, asked, commands["rerun"], commands["resume"]):
         parser.add_argument("--bg", action="store_true", help="return a handle at once")
         parser.add_argument("--out", metavar="VAR", help="put the result into this variable")
+    for parser in (run, asked, commands["resume"]):
+        parser.add_argument(
+            "--recover",
+            default="ask",
+            metavar="ask|auto:N",
+            help="wait by itself, N times, for a network or room that is away",
+        )
     for parser in (run, asked, commands["rerun"]):
         parser.add_argument("--durability", choices=["sync", "async", "exit"], default="sync")
         parser.add_argument("--title", default="")

@@ -15,6 +15,7 @@ from ipyagent_sessions.commands.follow import Screen, follow
 from ipyagent_sessions.errors import NotFound, TaskNotCompleted, UsageError
 from ipyagent_sessions.lifecycle import ENDED, TaskState
 from ipyagent_sessions.retention import clean
+from ipyagent_sessions.run import outage
 from ipyagent_sessions.run.beginning import Resume
 from ipyagent_sessions.run.definitions import Workflow
 from ipyagent_sessions.run.launch import launch, rerun, resume_task
@@ -78,7 +79,9 @@ def resume(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandl
     handle = resume_task(
         session,
         workflow,
-        options=RunOptions(actor=door.actor, headless=door.headless, policy=policy_of(door, None)),
+        options=RunOptions(
+            actor=door.actor, headless=door.headless, policy=policy_of(door, None), recover=outage.policy(options.recover)
+        ),
         origin=door.origin,
         resume=Resume(tuple(options.redo), options.say, budget.parse(options.budget)),
         take_over=options.take_over,
@@ -193,6 +196,7 @@ def _run_options(door: Door, options: argparse.Namespace, workflow: Workflow) ->
         pickle=getattr(options, "pickle", False),
         model=workflow.model,
         budget=limits,
+        recover=outage.policy(getattr(options, "recover", "ask")),
     )
 
 

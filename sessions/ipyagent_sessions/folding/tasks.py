@@ -59,6 +59,7 @@ def task_queued(state: State, event: Event) -> None:
         pickle=body.pickle,
         model=body.model,
         budget=body.budget,
+        recover=body.recover,
     )
     if event.task_id is not None:
         state.tasks[event.task_id] = TaskRecord(

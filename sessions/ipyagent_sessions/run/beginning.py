@@ -77,6 +77,7 @@ def queue(
             options.pickle,
             options.model,
             options.budget,
+            options.recover,
         ),
         task_id=task_id,
         actor=options.actor,

@@ -25,7 +25,9 @@ class Retry(Struct, frozen=True):
     """How often and how long apart an activity is tried.
 
     `attempts` counts the first one.  Waits grow from `initial_s` by the factor `factor` up to `max_s` seconds, with a
-    random part of up to `jitter_s` on top.  Only exceptions of the types in `on` are retried."""
+    random part of up to `jitter_s` on top; a server that asks for more (Retry-After) gets it.  Only exceptions of the types in
+    `on` are retried.  With `then="suspend"` a network that is still away after the last attempt suspends the task instead of
+    failing the activity; a full disk or memory does so anyway, unless the call is irreversible."""
 
     attempts: int = 3
     initial_s: float = 0.5
@@ -33,6 +35,7 @@ class Retry(Struct, frozen=True):
     factor: float = 2.0
     jitter_s: float = 0.5
     on: tuple[type[BaseException], ...] = (Exception,)
+    then: Literal["fail", "suspend"] = "fail"
 
 
 ONCE: Final = Retry(1)

@@ -92,6 +92,7 @@ def suspended(run: TaskRun, stop: TaskStop) -> None:
         run.sync()
         return
     resumes = {"approval": "an answer (approve or deny), then resume", "persistence": "room on the disk, then resume"}
+    resumes |= {"network": "the network back, then resume", "resources": "room (disk, memory, quota), then resume"}
     run.move(
         TaskState.SUSPENDED,
         "TaskSuspended",

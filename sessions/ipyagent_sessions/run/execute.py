@@ -18,7 +18,7 @@ from msgspec import Struct
 from ipyagent_sessions import codec
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import ActivityError, ActivityTimeout, NotSerialisable, ResultLost
-from ipyagent_sessions.run import process
+from ipyagent_sessions.run import outage, process
 from ipyagent_sessions.run.definitions import ONCE, Activity, Effect, Retry
 from ipyagent_sessions.run.keys import Keyed
 from ipyagent_sessions.run.task import TaskRun, TaskStop
@@ -83,10 +83,19 @@ async def execute(run: TaskRun, plan: Plan, *, attempt: int) -> Any:
     """
     run.check()
     run.works_again()
-    with _Executing(run, plan):
-        if plan.retry.attempts <= 1:
-            return await _attempt(run, plan, attempt, last=True)
-        return await _with_retries(run, plan, attempt)
+    while True:
+        try:
+            with _Executing(run, plan):
+                if plan.retry.attempts <= 1:
+                    value = await _attempt(run, plan, attempt, last=True)
+                else:
+                    value = await _with_retries(run, plan, attempt)
+        except _Outage as out:
+            await outage.outlast(run, plan.id, out.kind, out.told, at_least_s=outage.asked_wait(out.cause, run.clock.now()))
+            attempt = out.attempt + 1
+        else:
+            outage.over(run, plan.id)
+            return value
 
 
 async def rest(run: TaskRun, plan: Plan, cut: Unsettled) -> None:
@@ -132,7 +141,7 @@ async def _with_retries(run: TaskRun, plan: Plan, first: int) -> Any:
     random_wait = growing + tenacity.wait_random(0, policy.jitter_s)
     retrying = tenacity.AsyncRetrying(
         stop=tenacity.stop_after_attempt(left),
-        wait=lambda state: max(random_wait(state), _asked_wait(state)),
+        wait=lambda state: max(random_wait(state), outage.asked_wait(_cause(state), run.clock.now())),
         sleep=run.rest,
         reraise=True,
         retry=tenacity.retry_if_exception_type(_Again),
@@ -145,10 +154,17 @@ async def _with_retries(run: TaskRun, plan: Plan, first: int) -> Any:
     raise AssertionError("tenacity ends with a value or an exception")
 
 
-def _asked_wait(state: Any) -> float:
-    """The seconds that the error itself asks to wait, as a server does with Retry-After; 0 when it says nothing."""
-    cause = getattr(state.outcome.exception(), "cause", None)
-    return float(getattr(cause, "retry_after_s", None) or 0.0)
+def _cause(state: Any) -> BaseException | None:
+    """What an attempt that tenacity tells of ended with."""
+    return getattr(state.outcome.exception(), "cause", None)
+
+
+class _Outage(Exception):
+    """An attempt failed because something is away or short, and the task may wait for that."""
+
+    def __init__(self, cause: BaseException, attempt: int, kind: outage.Short, told: str) -> None:
+        super().__init__(told)
+        self.cause, self.attempt, self.kind, self.told = cause, attempt, kind, told
 
 
 class _Again(Exception):
@@ -212,8 +228,23 @@ async def _attempt(run: TaskRun, plan: Plan, attempt: int, *, last: bool) -> Any
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         if not last and isinstance(error, plan.retry.on):
             raise _another(run, plan, attempt, error) from error
+        _look_for_outage(run, plan, attempt, error)
         raise _log_failure(run, plan, attempt, error, begun) from error
     return _log_result(run, plan, attempt, ran, begun, late=late)
+
+
+def _look_for_outage(run: TaskRun, plan: Plan, attempt: int, error: BaseException) -> None:
+    """Raise _Outage, with the attempt logged as cut short, when the error means that something is away or short and the policy
+    waits for that.  An irreversible call is then of unknown outcome, and not tried again by itself: TaskStop."""
+    kind = outage.kind_of(error)
+    if kind is None or not (plan.retry.then == "suspend" or (kind == "resources" and plan.effect != "irreversible")):
+        return
+    _log_abort(run, plan, attempt, type(error).__name__, str(error))
+    told = f"{plan.activity.name}: {type(error).__name__}: {error}"
+    if plan.effect == "irreversible":
+        run.stop("suspend", reason=kind, detail=told)
+        run.check()
+    raise _Outage(error, attempt, kind, told) from error
 
 
 def _another(run: TaskRun, plan: Plan, attempt: int, error: BaseException) -> _Again | Unsettled:

@@ -153,7 +153,12 @@ def resume_task(
     except BaseException:
         appender.close()
         raise
-    options = msgspec.structs.replace(options, durability=system.durability, pickle=options.pickle or system.pickle)
+    options = msgspec.structs.replace(
+        options,
+        durability=system.durability,
+        pickle=options.pickle or system.pickle,
+        recover=options.recover or system.recover,
+    )
     return TaskHandle(session, appender, workflow, options, resume or Resume())
 
 

@@ -45,7 +45,8 @@ class RunOptions(Struct, frozen=True):
     """How a task is run.
 
     `actor` is who asked; `headless` means that nobody can answer here, so an approval ends this execution at once; `pickle`
-    allows results that only pickle can keep.  `model` and `budget` are an agent's: see `payloads.TaskQueued`.
+    allows results that only pickle can keep.  `recover` is how often in a row it waits by itself for what is away or short.
+    `model` and `budget` are an agent's: see `payloads.TaskQueued`.
     """
 
     durability: Durability = "sync"
@@ -56,6 +57,7 @@ class RunOptions(Struct, frozen=True):
     pickle: bool = False
     model: str = ""
     budget: dict[str, float] = {}
+    recover: int = 0
 
 
 class TaskRun:
@@ -79,6 +81,7 @@ class TaskRun:
         self.aborted: list[str] = []
         self.compensators: dict[str, Callable[[], Any]] = {}
         self.approvals = {a.activity_id: key for key, a in self.state.execution_state.approvals.items() if a.activity_id}
+        self.outages: dict[str, int] = {}
         self.answers: dict[str, asyncio.Future[None]] = {}
         self.changed_sources: set[str] = set()
         self.degraded = ""
@@ -286,12 +289,10 @@ class TaskRun:
                 p.TaskSuspended("approval", pending[-1].question, "an answer: approve or deny"),
             )
 
-    def works_again(self, actor: str = "engine") -> None:
-        """Note that an answer, or work beside an open question, lets the task go on."""
+    def works_again(self, actor: str = "engine", *, cause: str = "answered") -> None:
+        """Note that an answer, the end of an outage, or work beside an open question lets the task go on."""
         if self.state.system_state.status is TaskState.SUSPENDED:
-            self.move(
-                TaskState.RUNNING, "TaskResumed", p.TaskResumed(self.state.system_state.attempt, "answered"), actor=actor
-            )
+            self.move(TaskState.RUNNING, "TaskResumed", p.TaskResumed(self.state.system_state.attempt, cause), actor=actor)
 
     def call(self, function: Callable[[], object]) -> None:
         """Run `function` on the task's loop, from any thread; nothing happens once this execution has ended."""
