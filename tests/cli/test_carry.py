@@ -43,7 +43,12 @@ def test_the_same_call_does_not_go_on_with_an_import(terminal: Terminal, folder:
 
 
 def test_every_form_is_written_once_and_nothing_is_overwritten(terminal: Terminal, folder: Path, waits: str) -> None:
-    for option, suffix in (("--jsonl", ".jsonl"), ("--atif", ".atif.json"), ("--notebook", ".ipynb")):
+    for option, suffix in (
+        ("--jsonl", ".jsonl"),
+        ("--atif", ".atif.json"),
+        ("--otel", ".otlp.jsonl"),
+        ("--notebook", ".ipynb"),
+    ):
         assert terminal("export", waits, option).status == 0
         assert (folder / f"{waits}{suffix}").stat().st_size > 0
         again = terminal("export", waits, option)

@@ -10,7 +10,8 @@ const FORMS = [
   { kind: 'archive', name: 'an archive that another store can import', ending: '.ipyagent.zip' },
   { kind: 'notebook', name: 'a notebook of its story', ending: '.ipynb' },
   { kind: 'jsonl', name: 'its events, one JSON a line', ending: '.jsonl' },
-  { kind: 'atif', name: 'an ATIF trajectory', ending: '.atif.json' }
+  { kind: 'atif', name: 'an ATIF trajectory', ending: '.atif.json' },
+  { kind: 'otel', name: 'spans of OpenTelemetry', ending: '.otlp.jsonl' }
 ] as const;
 
 export async function deleteSession(api: Pick<Api, 'loss' | 'remove'>, sessionId: string): Promise<void> {

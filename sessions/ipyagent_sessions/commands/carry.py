@@ -12,7 +12,7 @@ import msgspec
 
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.errors import UsageError
-from ipyagent_sessions.exchange import atif, lines, notebook, pack, transcripts, unpack
+from ipyagent_sessions.exchange import atif, lines, notebook, otel, pack, transcripts, unpack
 from ipyagent_sessions.exchange.archive import SUFFIX
 from ipyagent_sessions.log.files import sync_file, temporary_beside
 from ipyagent_sessions.session import Session
@@ -20,8 +20,14 @@ from ipyagent_sessions.textsafe import plain
 from ipyagent_sessions.views import formats
 from ipyagent_sessions.views.shown import Shown
 
+_TOLD: Final = {
+    "notebook": "a notebook of its story",
+    "jsonl": "its events, one a line",
+    "atif": "an ATIF trajectory",
+    "otel": "spans of OpenTelemetry",
+}
 _SHOWN: Final = 10
-KINDS: Final[dict[str, str]] = {"notebook": ".ipynb", "jsonl": ".jsonl", "atif": ".atif.json"}
+KINDS: Final[dict[str, str]] = {"notebook": ".ipynb", "jsonl": ".jsonl", "atif": ".atif.json", "otel": ".otlp.jsonl"}
 
 
 def export(door: Door, options: argparse.Namespace) -> Shown:
@@ -34,7 +40,7 @@ def export(door: Door, options: argparse.Namespace) -> Shown:
         told = f"open it elsewhere with: {door.prefix} import {path.name}"
     else:
         _write(path, WRITERS[kind](session), door)
-        told = {"notebook": "a notebook of its story", "jsonl": "its events, one a line", "atif": "an ATIF trajectory"}[kind]
+        told = _TOLD[kind]
     size = path.stat().st_size
     return Shown(
         f"exported {session.id} to {path} ({formats.size(size)}); {told}",
@@ -113,4 +119,5 @@ WRITERS: Final[dict[str, Callable[[Session], Iterable[bytes]]]] = {
     "notebook": _notebook,
     "jsonl": lines.lines,
     "atif": _atif,
+    "otel": otel.lines,
 }

@@ -199,6 +199,7 @@ def _files(commands: dict[str, _Parser]) -> None:
     form.add_argument("--notebook", action="store_true", help="its story as a notebook")
     form.add_argument("--jsonl", action="store_true", help="its events as JSON, one a line")
     form.add_argument("--atif", action="store_true", help="its story as an ATIF trajectory")
+    form.add_argument("--otel", action="store_true", help="its tasks, requests and calls as spans of OpenTelemetry (OTLP)")
     commands["memory"].add_argument(
         "namespace", nargs="?", default="", metavar="NAMESPACE", help="and those below; default: all"
     )

@@ -9,6 +9,7 @@ spoken    what a transcript says, whoever wrote it
 retelling what was spoken, as events
 lines     its events as JSON, one a line
 atif      its story as an agent trajectory
+otel      its story as spans of OpenTelemetry
 notebook  its story as a notebook
 values    recorded results as a notebook shows them
 """
