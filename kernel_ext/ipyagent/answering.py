@@ -22,6 +22,7 @@ from ipyagent_sessions.serving.pages import blob_of, cards_at, page_of
 from ipyagent_sessions.serving.shapes import ControlBody, Detail, ForkBody, States
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
+from ipyagent_sessions.views.markdown import html_of
 
 MAX_EVENTS: Final = 10_000
 MAX_STATES: Final = 256
@@ -53,6 +54,8 @@ class Answers:
         """The answer to one request.  Raises what the engine raises, and NotFound for a path that nobody serves."""
         split = urlsplit(path)
         parts = split.path.strip("/").split("/")
+        if (method, parts) == ("POST", ["markdown"]):
+            return Reply(HTTPStatus.OK, html_of(body).encode())
         if len(parts) < 2 or parts[0] != "sessions":
             raise NotFound("a widget answers about sessions only", hint="sessions/{id}/...")
         session = session_of(self.store, checked_id(parts[1]))

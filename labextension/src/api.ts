@@ -123,6 +123,11 @@ export class Api {
     return this.post(`${session(sessionId)}/${how}`, {}, () => undefined);
   }
 
+  /** Markdown as HTML that can do nothing, made by the kernel that answers: for widgets too. */
+  markdown(text: string): Promise<string> {
+    return this.request('markdown', { method: 'POST', body: text }, String, response => response.text());
+  }
+
   private get<T>(path: string, query: Record<string, string | number | undefined>, read: (body: unknown) => T): Promise<T> {
     const given = Object.entries(query).filter(([, value]) => value !== undefined);
     const search = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();

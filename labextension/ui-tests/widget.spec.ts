@@ -1,15 +1,20 @@
 /** The card as a widget: the comm carries it, in a layout of ipywidgets, with a cell running beside it. */
 import { expect, test } from '@playwright/test';
 
+import { Agent } from './agent.js';
 import { SETUP } from './cells.js';
 import { Lab, button, dark, runAll, shot } from './lab.js';
 
 let lab: Lab;
+let agent: Agent | null = null;
 
 test.beforeAll(async () => {
   lab = await Lab.start();
 });
-test.afterAll(async () => lab.stop());
+test.afterAll(async () => {
+  agent?.stop();
+  await lab.stop();
+});
 
 const TASK = `
 import ipyagent, ipywidgets
@@ -53,4 +58,30 @@ test('in a layout it is live and obeyed while a cell runs, goes on in its kernel
   await button(asking, 'approved').click();
   await expect(asking).toHaveAttribute('data-state', 'completed');
   expect(wrong).toEqual([]);
+});
+
+test('what an agent says is Markdown that fetches and runs nothing, and a call is approved with other arguments', async ({ page }) => {
+  await lab.visit(page, 'lab?reset');
+  agent = await Agent.start(lab);
+  const asked: string[] = [];
+  page.on('request', request => asked.push(request.url()));
+  await lab.open(page, 'agent.ipynb', [`%load_ext ipyagent\nimport ipyagent\nipyagent.widget("${agent.id}")`]);
+  await runAll(page);
+  const card = page.locator('.jp-OutputArea .ipa-card').first();
+  const talk = card.locator('.ipa-talk');
+  await expect(talk.locator('.ipa-streaming h2')).toContainText('What the modules say');
+  await expect(talk.locator('.ipa-streaming table')).toBeVisible();
+  await agent.enough();
+  await expect(card).toHaveAttribute('data-state', 'suspended');
+  await expect(talk.locator('.ipa-by-assistant h2')).toContainText('What the modules say');
+  await talk.locator('summary', { hasText: 'run_python(' }).click();
+  await expect(talk.locator('.ipa-drawn img[src^="data:image/png"]')).toBeAttached();
+  await button(card, 'talk-whole').click();
+  await shot(page, 'widget-agent');
+  await button(card, 'edit').click();
+  await card.locator('.ipa-ask textarea').fill('{"paths": ["build/"], "force": false}');
+  await button(card, 'approved').click();
+  await expect(card.locator('.ipa-ask')).toHaveCount(0);
+  expect(await page.evaluate(() => (window as unknown as { hacked?: number }).hacked)).toBeUndefined();
+  expect(asked.filter(url => url.includes('example.invalid'))).toEqual([]);
 });

@@ -205,6 +205,13 @@ def test_what_is_asked_wrongly_is_refused_in_words(tmp_path: Path) -> None:
         assert child[1]["parent"] == session
         front.say(type="wanted", subscribe=[child[1]["session_id"]])
         front.until(lambda: front.card["session_id"] == child[1]["session_id"], "a card of the fork")
+        text = "**bold** <script>x</script> ![x](http://evil.example/a.png)"
+        front.say(type="ask", nr="m", method="POST", path="markdown", body=text)
+        front.until(lambda: "m" in front.answers, "Markdown")
+        html = front.answers["m"][1].decode()
+        assert "<strong>bold</strong>" in html
+        assert "<script" not in html
+        assert "<img" not in html
         front.say(type="nonsense")
         front.until(lambda: any(m["type"] == "problem" for m in front.heard), "a problem")
 
@@ -214,11 +221,9 @@ def test_closing_the_widget_ends_its_thread_and_leaves_the_task_alone(tmp_path: 
         notebook.run("%load_ext ipyagent")
         notebook.run(DEFINITIONS)
         Front(notebook, "h = %agent run audit --n 4 --bg\nw = h.widget()\nNone")
-        code = "import threading, time\nw.close()\nt = [x for x in threading.enumerate() if x.name == 'ipyagent-widget']\n"
-        assert (
-            notebook.run(code + "[x.join(10) for x in t]\nprint([x.is_alive() for x in t], h.done)").text.strip()
-            == "[False] False"
-        )
+        ours = "import threading\nt = [x for x in threading.enumerate() if x.name == 'ipyagent-widget']\n"
+        ran = notebook.run(ours + "w.close()\n[x.join(10) for x in t]\nprint([x.is_alive() for x in t], h.done)")
+        assert ran.text.strip() == "[False] False"
         notebook.open_gate()
 
 

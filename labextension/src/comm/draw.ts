@@ -1,19 +1,40 @@
-/** What a widget draws where no front end's sanitiser is at hand: pictures as they are, everything else as text. */
+/** What a widget draws: pictures as they are, Markdown as the kernel renders it, and nothing that is HTML already. */
+import type { Api } from '../api.js';
 import type { Draw } from '../talk/pieces.js';
+import { withoutRemote } from '../talk/remote.js';
 
-export const plainDraw: Draw = {
-  draw: (host, mime, data) => {
+/**
+ * No front end's sanitiser is at hand here, so the kernel renders: its Markdown lets no HTML through (`views/markdown`). Until it has
+ * answered the text itself stands there.
+ */
+export class KernelDraw implements Draw {
+  constructor(private readonly api: Pick<Api, 'markdown'>) {}
+
+  async draw(host: HTMLElement, mime: string, data: string): Promise<void> {
+    const { ownerDocument: page } = host;
     if (mime === 'image/png' || mime === 'image/jpeg') {
-      const picture = document.createElement('img');
+      const picture = page.createElement('img');
       picture.src = `data:${mime};base64,${data.replace(/\s/g, '')}`;
       host.replaceChildren(picture);
+    } else if (mime === 'text/markdown') {
+      if (host.firstChild === null) {
+        host.append(plain(page, 'ipa-plain', data));
+      }
+      host.innerHTML = withoutRemote(await this.api.markdown(data));
+      host.firstElementChild?.classList.add('jp-RenderedHTMLCommon'); // Jupyter's own styles, where there are any
     } else {
-      const text = document.createElement('div');
-      text.className = 'ipa-plain';
-      text.textContent = data;
-      host.replaceChildren(text);
+      host.replaceChildren(plain(page, 'ipa-hint', `a ${mime} that a widget does not draw`));
     }
-    return Promise.resolve();
-  },
-  forget: host => host.replaceChildren()
-};
+  }
+
+  forget(host: HTMLElement): void {
+    host.replaceChildren();
+  }
+}
+
+function plain(page: Document, name: string, text: string): HTMLElement {
+  const made = page.createElement('div');
+  made.className = name;
+  made.textContent = text;
+  return made;
+}

@@ -8,7 +8,7 @@ import { taskRefOf, type TaskRef } from '../guards.js';
 import { LiveFeed } from '../live.js';
 import { LiveCard, Saved } from '../view/livecard.js';
 import { Press } from '../view/press.js';
-import { plainDraw } from './draw.js';
+import { KernelDraw } from './draw.js';
 import { OwnKernel } from './kernels.js';
 import { Line, type Model } from './wire.js';
 
@@ -32,7 +32,7 @@ function draw({ model, el }: { model: Model; el: HTMLElement }): () => void {
 function Sessions({ api, feed, first }: { api: Api; feed: LiveFeed; first: TaskRef }): JSX.Element {
   const [opened, setOpened] = useState<string[]>([]);
   const [desk] = useState(
-    () => new Desk(api, feed, new OwnKernel(api), id => setOpened(before => [...before, id]), plainDraw, 'the kernel')
+    () => new Desk(api, feed, new OwnKernel(api), id => setOpened(before => [...before, id]), new KernelDraw(api), 'the kernel')
   );
   const last = opened.at(-1);
   return (
