@@ -23,7 +23,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo lab test ui check bench clean
+.PHONY: help demo lab test ui check bench faults clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -52,6 +52,9 @@ check: $(DONE)/wheel $(DONE)/dev  ## lint, types, import rules
 
 bench: $(DONE)/wheel $(DONE)/test  ## measure; every number in the docs names its line of this output
 	$(PY) benchmarks/run.py $(ARGS)
+
+faults: $(DONE)/wheel $(DONE)/test  ## kill runs at every seam amid outages of each class (ARGS="--kills 1000 --seed 7")
+	@$(PY) -P -c 'import sys; sys.path.insert(0, "."); from tests.kill.campaign import main; sys.exit(main())' $(ARGS)
 
 clean:  ## remove everything that these targets made
 	rm -rf $(VENV) build dist .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis

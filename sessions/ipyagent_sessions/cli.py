@@ -14,13 +14,14 @@ from typing import Any, Final
 
 import msgspec
 
-from ipyagent_sessions.commands import parser
+from ipyagent_sessions.commands import parser, supervise
 from ipyagent_sessions.commands.dispatch import perform
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.commands.health import Judged
 from ipyagent_sessions.commands.start import Ended
 from ipyagent_sessions.errors import IpyagentError, UsageError
 from ipyagent_sessions.log.lease import this_process
+from ipyagent_sessions.run import outage
 from ipyagent_sessions.run.launch import Origin
 from ipyagent_sessions.run.worker import TaskHandle
 from ipyagent_sessions.store import Store
@@ -86,6 +87,9 @@ def main(argv: list[str] | None = None) -> int:
             words = ["help", words[0]]
         options = parser.parse("ipyagent", words)
         door = _door(store)
+        tries = outage.policy(getattr(options, "recover", "ask"))
+        if tries and supervise.wanted() and not options.bg:
+            return supervise.run(door.store, list(sys.argv[1:] if argv is None else argv), tries)
         result = perform(door, TerminalScreen(), options)
         return _print(result, as_json=as_json)
     except IpyagentError as error:

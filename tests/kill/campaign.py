@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct, field
 from tests.kill import looks
 from tests.kill.looks import Reference
@@ -37,6 +38,15 @@ from ipyagent_sessions.run.launch import result_of
 WORKLOADS: Final = 4
 """Different workloads (seeds of the workflow), each with one run that nobody kills."""
 MODES: Final[tuple[Durability, ...]] = ("sync", "sync", "async", "sync", "async", "exit")
+
+
+PROMISES: Final = {
+    "acknowledged events lost": ("acknowledged event lost", "which is not on disk", "is not in the log", "never given"),
+    "completed activities repeated": ("was executed again", "is recorded", "is both recorded"),
+    "irreversible effects repeated": ("irreversible effect",),
+    "runs ended wrongly": ("run ended wrongly", "does not end", "does not get on", "hung"),
+}
+"""The lines of the table that have to be 0, by what is said of a breach."""
 
 
 class Report(Struct):
@@ -153,8 +163,16 @@ def _count(report: Report, trial: Trial) -> None:
     counts["executions of activities"] += begun.total()
     counts["  of those, again because nothing was recorded"] += begun.total() - len(begun)
     counts["irreversible effects"] += sum(n["w"] == "effect" and n["id"].startswith(IRREVERSIBLE) for n in notes)
+    for note in notes:
+        if note["w"] == "outage":
+            counts[f"outages met: {note['kind']}"] += 1
     session = trial.session()
     events = list(session.events()) if session is not None else []
+    reasons = Counter(msgspec.json.decode(e.payload)["reason"] for e in events if e.event_type == "TaskSuspended")
+    counts["  waited for or suspended: network"] += reasons["network"]
+    counts["  waited for or suspended: resources"] += reasons["resources"]
+    if session is not None and session.summary().state != "completed":
+        report.wrong.append(f"run ended wrongly: trial {trial.number} is {session.summary().state}")
     types = Counter(e.event_type for e in events)
     counts["  settled by verify"] += sum(
         e.event_type == "ActivityCompleted" and b'"verified":"verify"' in bytes(e.payload) for e in events
@@ -202,6 +220,7 @@ def table(report: Report) -> str:
         "",
     ]
     lines += [f"{name:<48}{n:>8}" for name, n in report.counts.items()]
+    lines += [f"{name:<48}{len(report.of(*kinds)):>8}" for name, kinds in PROMISES.items()]
     if len(report.recovered_ms) > 1:
         cuts = statistics.quantiles(report.recovered_ms, n=100)
         lines.append(f"{'ms to go on again, p50 / p99':<48}{cuts[49]:>8.0f} / {cuts[98]:.0f}")

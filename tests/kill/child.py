@@ -21,7 +21,7 @@ from ipyagent_sessions.errors import IpyagentError
 from ipyagent_sessions.log import appender, checkpoints, journal, lease, scribe, segments
 from ipyagent_sessions.log.appender import Durability
 from ipyagent_sessions.log.lease import this_process
-from ipyagent_sessions.run import control, pulse, ticker, triggers
+from ipyagent_sessions.run import control, outage, pulse, ticker, triggers
 from ipyagent_sessions.run.launch import Origin, launch, resume_task
 from ipyagent_sessions.run.task import RunOptions
 from ipyagent_sessions.store import Store
@@ -44,6 +44,7 @@ _SIZES: Final[tuple[tuple[Any, str, Any], ...]] = (
     (pulse, "_LIVE_S", 0.1),
     (pulse, "HEARTBEAT", HEARTBEAT_S),
     (lease, "HEARTBEAT", HEARTBEAT_S),
+    (outage, "_FIRST_S", 0.01),
 )
 
 
@@ -140,7 +141,11 @@ def shrink() -> None:
 def _hold(spec: Spec, witness: Witness) -> str:
     store = Store(spec.store, disk=KillingDisk(spec))
     options = RunOptions(
-        spec.durability, actor="user:harness", headless=spec.headless, policy=CheckpointPolicy(events=("external_api_called",))
+        spec.durability,
+        actor="user:harness",
+        headless=spec.headless,
+        policy=CheckpointPolicy(events=("external_api_called",)),
+        recover=2,
     )
     origin = Origin("errands.ipynb", "c1", this_process(kernel=spec.kernel, by="campaign"))
     if spec.role == "same call":

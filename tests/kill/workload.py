@@ -1,4 +1,5 @@
-"""The workflow that is killed: stages, parallel activities of each effect, approvals, recorded values, a sleep, big results.
+"""The workflow that is killed: stages, parallel activities of each effect, approvals, recorded values, a sleep, big results,
+and outages of each class.
 
 Each activity is told who it is (`who`, the part of its identity after the stage), so that the witness needs no word of the
 engine's.  The result is the same however often the run is killed: recorded values are only compared with themselves.
@@ -7,7 +8,9 @@ engine's.  The result is the same however often the run is killed: recorded valu
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
+import os
 import random
 import time
 from typing import Any, Final
@@ -71,6 +74,39 @@ async def flaky(who: str, world: str) -> str:
         return "reached"
 
 
+FAULTS: Final = (
+    ("network", lambda: ConnectionResetError(errno.ECONNRESET, "the other side hung up")),
+    ("network", lambda: TimeoutError("the other side is silent")),
+    ("disk", lambda: OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))),
+    ("memory", lambda: MemoryError("there is no room")),
+    ("disk", lambda: OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))),
+)
+"""What goes wrong with the first executions of `fetch`, one after the other, whichever process they are in."""
+
+
+@activity(effect="idempotent", retry=Retry(1, then="suspend"))
+async def fetch(who: str, world: str) -> str:
+    """Meets an outage of each class before it gets through."""
+    witness = Witness(world)
+    with witness.execution(who):
+        number = sum(n["kind"] != "timeout" for n in witness.notes("outage"))
+        if number < len(FAULTS):
+            kind, error = FAULTS[number]
+            witness.note("outage", kind=kind)
+            raise error()
+        return "fetched"
+
+
+@activity(effect="none", retry=Retry(4, initial_s=0.005, jitter_s=0.0), timeout=0.1)
+async def slow(who: str, world: str) -> str:
+    """Hangs until its time is over, the first time it is ever run."""
+    with Witness(world).execution(who):
+        if sum(n["id"] == who for n in Witness(world).notes("begin")) == 1:
+            Witness(world).note("outage", kind="timeout")
+            await asyncio.sleep(60)
+        return "came"
+
+
 def charged(who: str, world: str, amount: int) -> Done | bool:
     """Whether it happened, with its result: looks at the world, not at the log."""
     return Done({"receipt": who, "amount": amount}) if Witness(world).happened(who) else False
@@ -132,7 +168,7 @@ async def errands(ctx: Context, seed: int, world: str) -> dict[str, Any]:
     ctx.goal("run all errands once")
     many, few = rng.randint(8, 12), rng.randint(3, 5)
     sizes = [rng.choice((40, 400, 3000, 40_000, 90_000)) for _ in range(many)]
-    ctx.expect(2 * many + 4 * few + 6)
+    ctx.expect(2 * many + 4 * few + 8)
     first = await seen(witness, ctx.run(stamp, "stamp#1", world, uuid, at, chance))
     witness.note("value", value=first)
 
@@ -150,6 +186,8 @@ async def errands(ctx: Context, seed: int, world: str) -> dict[str, Any]:
 
     async with ctx.stage("effects"):
         reached = await seen(witness, ctx.run(flaky, "flaky:line", world, key="line"))
+        late = await seen(witness, ctx.run(slow, "slow:once", world, key="once"))
+        fetched = await seen(witness, ctx.run(fetch, "fetch:all", world, key="all"))
         async with ctx.stage("money"):
             receipts = await ctx.gather(
                 *[seen(witness, ctx.run(charge, f"charge:{k}", world, 10 * k, key=k)) for k in range(few)], limit=3
@@ -172,6 +210,8 @@ async def errands(ctx: Context, seed: int, world: str) -> dict[str, Any]:
         "texts": [hashlib.sha256(t.encode()).hexdigest()[:12] for t in texts],
         "numbers": numbers,
         "reached": reached,
+        "late": late,
+        "fetched": fetched,
         "receipts": receipts,
         "letters": letters,
         "yes": bool(yes),

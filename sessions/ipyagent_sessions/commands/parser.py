@@ -114,7 +114,7 @@ def _running(commands: dict[str, _Parser]) -> None:
             "--recover",
             default="ask",
             metavar="ask|auto:N",
-            help="wait by itself, N times, for a network or room that is away",
+            help="go on by itself N times: after an outage, in a terminal also after a crash",
         )
     for parser in (run, asked, commands["rerun"]):
         parser.add_argument("--durability", choices=["sync", "async", "exit"], default="sync")

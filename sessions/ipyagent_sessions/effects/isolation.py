@@ -111,7 +111,7 @@ def _with_uncommitted(repository: Path, source: Path, root: Path, changed: list[
         (root / name).unlink(missing_ok=True)
     told = [f"it works in {root}, a worktree of {repository} at its newest commit, on no branch"]
     if copied or gone:
-        told.append(f"{copied} files that are not committed were copied, {len(gone)} that are removed were removed there")
+        told.append(f"copied, since it is not committed: {_files(copied)}; removed there as here: {_files(len(gone))}")
     told.append("what git ignores and submodules were not copied")
     return Made(source.resolve().relative_to(repository.resolve()).as_posix(), root, told)
 
@@ -203,7 +203,11 @@ def _as_it_was(session: Session, seq: int, source: Path, folder: Path) -> list[s
         if why:
             told.append(f"{effect.name} is there as it is now, not as it was at {seq}: {why}")
     done = len(back) - len(told)
-    return ([f"{done} files are back to what they held at event {seq}, in the copy only"] if done else []) + told
+    return ([f"back to what it held at event {seq}, in the copy only: {_files(done)}"] if done else []) + told
+
+
+def _files(count: int) -> str:
+    return f"{count} file{'' if count == 1 else 's'}"
 
 
 def _put_back(session: Session, workspace: Workspace, effect: Effect) -> str:
