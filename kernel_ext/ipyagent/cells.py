@@ -38,6 +38,8 @@ class Cells:
         with _lent(self._shell), capture_output() as captured:
             done = self._shell.run_cell(code, store_history=False)  # type: ignore[no-untyped-call]  # IPython has no types here
             sys.stdout.flush()
+        if isinstance(done.error_in_exec, KeyboardInterrupt):
+            self._main.was_interrupted()
         pictures = tuple(_png(output) for output in captured.outputs if "image/png" in (output.data or {}))
         shown = "\n".join(str(output.data["text/plain"]) for output in captured.outputs if "text/plain" in (output.data or {}))
         return CellResult(captured.stdout, captured.stderr, shown, _error(done), pictures)

@@ -82,7 +82,7 @@ class AgentMagics(Magics):
             raise UsageError(f"--out {name}: not the name of a variable")
         door = self.door()
         with self._foreground(options), self._surrounded(door):
-            result = perform(door, CellScreen(headless=door.headless, work=self.main.work), options)
+            result = perform(door, CellScreen(headless=door.headless, work=self.main.lend), options)
         if isinstance(result, TaskHandle):
             result = Background(result, headless=door.headless)
         if name:

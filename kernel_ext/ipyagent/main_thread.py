@@ -23,6 +23,8 @@ class MainThread:
     def __init__(self) -> None:
         self._waiting: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any], contextvars.Context]] = queue.SimpleQueue()
         self._current: Future[Any] | None = None
+        self._stopped = self._pressed = self._lent = False
+        self._held: tuple[Future[Any], Any] | None = None
         try:
             self._loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
         except RuntimeError:  # plain IPython has no loop between cells: only a following cell lends the thread
@@ -42,11 +44,29 @@ class MainThread:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
             if not future.cancel() and self._current is future:
+                self._stopped = True
                 _thread.interrupt_main()
             raise
 
+    def lend(self) -> None:
+        """Do what waits, for a cell that follows a task.
+
+        Raises KeyboardInterrupt when somebody pressed Ctrl-C meanwhile: it ended what ran here, and is meant for the task as
+        well.  The task gets the value when the thread is lent again, so that it is asked to pause before.
+        """
+        self._lent, self._pressed = True, False
+        try:
+            self.work()
+        finally:
+            self._lent = False
+
+    def was_interrupted(self) -> None:
+        """Say that a KeyboardInterrupt ended what ran here: a person's, or that of `run` when it is cancelled."""
+        self._pressed, self._stopped = not self._stopped, False
+
     def work(self) -> None:
         """Do what waits.  Main thread only."""
+        self._give()
         while True:
             try:
                 future, function, context = self._waiting.get_nowait()
@@ -59,11 +79,22 @@ class MainThread:
                 continue
             self._current = future
             try:
-                future.set_result(context.run(function))
+                value = context.run(function)
             except BaseException as error:  # noqa: BLE001  # it belongs to the task that waits for it
                 self._end(future, error)
+            else:
+                self._held = future, value
+                if self._lent and self._pressed:
+                    raise KeyboardInterrupt
+                self._give()
             finally:
                 self._current = None
+
+    def _give(self) -> None:
+        """Let the task have the value that is held."""
+        if self._held is not None:
+            (future, value), self._held = self._held, None
+            future.set_result(value)
 
     @staticmethod
     def _end(future: Future[Any], error: BaseException) -> None:

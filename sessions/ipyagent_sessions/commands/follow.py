@@ -51,10 +51,10 @@ class _Watch:
     def look(self) -> None:
         """Wait a moment, pass on what was pressed, show what has changed."""
         self._handle.wait(0.05)
-        self._screen.breathe()
         if self._passed_on < self.presses and self._handle.interrupt(self._door.actor):
             self._passed_on += 1
             self._shown_at = 0.0
+        self._screen.breathe()
         if self._handle.outcome is None and time.monotonic() - self._shown_at >= EVERY_S:
             picture = _picture(self._door, self._handle, note=_NOTES[min(self.presses, 2)])
             if picture.text != self._last:
