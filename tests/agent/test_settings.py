@@ -97,6 +97,7 @@ def test_a_change_of_a_file_is_seen_by_the_next_load(project: Path, environ: dic
         ("models: {'a:b': {provider: openai, name: x}}", "models.a:b: a name of your own has no colon"),
         ("models: {m: {provider: openai, name: x, timeout: soon}}", "models.m.timeout: 'soon' is not a duration"),
         ("models: []", "models: must be a mapping"),
+        ("mcp: {a b: {command: x}}", "mcp: 'a b' is no name for a server"),
         ("mcp: {s: {}}", "mcp.s: an MCP server has either a command or a url"),
         ("mcp: {s: {command: a, url: b}}", "mcp.s: an MCP server has either a command or a url"),
         ("mcp: {s: {command: a, headers: {x: y}}}", "mcp.s.headers: has no meaning beside command"),

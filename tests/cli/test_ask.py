@@ -41,3 +41,17 @@ def test_a_secret_that_a_person_types_is_in_no_event_and_not_in_what_is_shown(
     assert (kinds.count("ApprovalResolved"), kinds.count("TaskCompleted")) == (2, 2)
     assert [event for event in session.events() if CANARY in str(event)] == []
     assert [path for path in (folder / "store").rglob("*") if path.is_file() and CANARY.encode() in path.read_bytes()] == []
+
+
+def test_a_model_may_be_wrong_a_few_times_in_a_row(folder: Path, terminal: Terminal) -> None:
+    wrong = "- call: [{tool: read_file, args: {name: a}}, {tool: no_such_tool, args: {}}]\n"
+    (folder / "play.yaml").write_text(wrong * 4 + "- {expect: no_such_tool, say: now I see}\n")
+    assert terminal("ask", "look", "--model", "scripted:play.yaml").out == "'now I see'\n"
+
+
+def test_a_turn_whose_budget_is_used_up_says_how_to_allow_it_more(folder: Path, terminal: Terminal) -> None:
+    (folder / "play.yaml").write_text("- say: hello\n")
+    stopped = terminal("ask", "hi", "--model", "scripted:play.yaml", "--budget", "steps=0")
+    assert "--budget steps=20" in stopped.err
+    assert terminal("resume", "@last").status != 0
+    assert terminal("resume", "@last", "--budget", "steps=20").out == "'hello'\n"

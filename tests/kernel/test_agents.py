@@ -114,6 +114,7 @@ def test_what_cannot_run_is_refused_before_anything_starts(nb: Notebook) -> None
         ("%%agent --model openai:gpt-x\nhello", "needs a key: the environment variable OPENAI_API_KEY is not set"),
         ("%%agent --model scripted:gone.yaml\nhello", "gone.yaml"),
         ("%%agent --model scripted:play.yaml --schema City\nhello", "--schema City: there is no such variable"),
+        ("%%agent --model scripted:play.yaml --schema n\nhello", "--schema n: not a type that an answer can have"),
         ("%%agent --model scripted:play.yaml --budget euro=1\nhello", "--budget euro=1: not a limit"),
     ):
         ran = nb.run(cell)
@@ -162,6 +163,18 @@ def test_code_of_an_agent_neither_ends_nor_holds_up_the_kernel(nb: Notebook, cod
     assert nb.run("await asyncio.sleep(0, 1)" if "asyncio" in code else "1").text == "1\n", (
         "the notebook's own await is as it was"
     )
+
+
+def test_ctrl_c_while_code_of_an_agent_runs_ends_the_code_and_pauses_the_task(nb: Notebook) -> None:
+    code = "import time\nfrom pathlib import Path\nPath('runs').touch()\nfor i in range(600): time.sleep(0.1)"
+    called = {"call": [{"tool": "run_python", "args": {"code": code}}]}
+    (nb.folder / "long.json").write_text(json.dumps([called, {"expect": "KeyboardInterrupt", "say": "went on"}]))
+    request = nb.send("%%agent --model scripted:long.json --approve auto\ngo")
+    until((nb.folder / "runs").exists, "the code to run")
+    nb.interrupt()
+    ran = nb.receive(request)
+    assert (ran.error, "is interrupted" in ran.message) == ("TaskNotCompleted", True), ran.message
+    assert nb.run("%agent resume @last").text.endswith("went on\n")
 
 
 def test_a_secret_of_the_environment_is_in_no_stored_byte_and_in_no_output(nb: Notebook) -> None:

@@ -66,6 +66,11 @@ def test_every_irreversible_tool_that_can_be_verified_is(bench: Workbench) -> No
     assert [t.name for t in (make(bench) for make in BUILT_IN) if t.verify] == ["edit_file"]
 
 
+def test_a_name_to_leave_out_that_is_none_is_refused_instead_of_offering_the_tool_that_was_meant(bench: Workbench) -> None:
+    with pytest.raises(UsageError, match=r"tools\.without: there is no tool run_shel; did you mean run_shell\?"):
+        offered(bench, [mine], {"mine", "run_shel"})
+
+
 def test_without_a_kernel_the_rest_is_offered(bench: Workbench) -> None:
     offer = offered(bench)
     assert [name for name, _ in offer.unusable] == ["run_python"]

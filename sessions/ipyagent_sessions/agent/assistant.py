@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import TypeAdapter
+from pydantic.errors import PydanticUserError
 from pydantic_ai import Agent
 from pydantic_ai.models import Model
 
@@ -23,12 +25,16 @@ from ipyagent_sessions.agent.surroundings import Surroundings, here
 from ipyagent_sessions.agent.tools.declare import Tool
 from ipyagent_sessions.agent.tools.mcp import connected
 from ipyagent_sessions.agent.tools.offered import offered
+from ipyagent_sessions.agent.tools.workbench import Workbench
+from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import workflow
 from ipyagent_sessions.store import Store
 
 _SEEING: Final = frozenset({"openai", "anthropic"})
 """Providers whose models take pictures."""
+MISTAKES: Final = 5
+"""How often in a row a model may call one tool wrongly, or give an answer that does not fit, before the turn fails."""
 INSTRUCTIONS: Final = """\
 You work in a person's Jupyter notebook. Use the tools to look before you answer, and do what is asked, no more.
 Say plainly what you did, what you could not do, and what you are not sure of. Answer in Markdown."""
@@ -53,6 +59,7 @@ async def converse(
         instructions=INSTRUCTIONS,
         tools=[tool.pydantic for tool in offer.tools],
         output_type=str if schema is None else place.variable(schema, "--schema"),
+        retries=MISTAKES,
     )
     async with connected(records.bench, settings.document.get("mcp", {})) as served:
         for name, why in served.unusable:
@@ -82,13 +89,24 @@ async def turn_of(
 
 
 def check(place: Surroundings, model: str, schema: str) -> str:
-    """The name of the model that a turn will use.  Raises UsageError or ConfigError when it cannot be used here, or when there
-    is no such type: what cannot run is refused before anything starts."""
+    """The name of the model that a turn will use.  Raises UsageError or ConfigError when it cannot be used here, when there is
+    no such type, or when the tools are declared wrongly: what cannot run is refused before anything starts."""
     settings = Settings.load(place.folder)
     _model(model or None, settings, place)
+    offered(Workbench(place.folder), declared_tools(place.namespace), set(settings.tools.without))
     if schema:
-        place.variable(schema, "--schema")
+        _check_type(schema, place.variable(schema, "--schema"))
     return model or settings.model or ""
+
+
+def _check_type(name: str, found: Any) -> None:
+    try:
+        TypeAdapter(found)
+    except PydanticUserError as error:
+        raise UsageError(
+            f"--schema {name}: not a type that an answer can have",
+            hint="a pydantic model, a dataclass, or a name for list[int]",
+        ) from error
 
 
 def limits(folder: Path) -> dict[str, float]:

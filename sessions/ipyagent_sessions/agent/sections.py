@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from msgspec import Struct
 
-from ipyagent_sessions.agent.tools.mcp_config import Server
+from ipyagent_sessions.agent.tools.mcp_config import Server, check_name
 from ipyagent_sessions.config import SECTIONS, mapping, seconds, sequence
 from ipyagent_sessions.errors import ConfigError
 from ipyagent_sessions.run.definitions import EFFECTS, Effect
@@ -130,6 +130,7 @@ def _model(value: Any, where: str) -> ModelEntry:
 
 
 def _server(value: Any, where: str) -> Server:
+    check_name(where.partition(".")[2])
     entry = _section(value, where, {"command", "args", "env", "cwd", "url", "headers", "effects", "approval"})
     if ("command" in entry) == ("url" in entry):
         raise ConfigError(

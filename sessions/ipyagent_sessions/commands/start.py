@@ -227,4 +227,6 @@ def _hint(door: Door, session: Session, state: str) -> str:
         return f"say what happened with {asks} approve {session.id} --choice ..., then: {asks} resume {session.id}"
     if state == "suspended" and pending:
         return f"answer with {asks} approve {session.id} or {asks} deny {session.id}, then: {asks} resume {session.id}"
+    if state == "suspended" and session.state().system_state.reason in ("budget", "step_cap"):
+        return f"allow it more and continue: {asks} resume {session.id} --budget steps=20 (or usd=, tokens=, time=)"
     return f"continue: {asks} resume {session.id}" if state in ("interrupted", "suspended") else ""

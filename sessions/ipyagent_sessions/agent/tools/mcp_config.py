@@ -48,8 +48,7 @@ def servers(config: Mapping[str, Any]) -> dict[str, Server]:
     """The servers of a parsed mapping.  Raises ConfigError that names the key."""
     found: dict[str, Server] = {}
     for name, entry in config.items():
-        if not _NAME.fullmatch(str(name)):
-            raise ConfigError(f"mcp: {name!r} is no name for a server", hint="letters, digits, _ and -, at most 32")
+        check_name(str(name))
         try:
             server = msgspec.convert(entry, Server)
         except msgspec.ValidationError as error:
@@ -59,6 +58,12 @@ def servers(config: Mapping[str, Any]) -> dict[str, Server]:
             raise ConfigError(f"mcp.{name}: one of command and url is needed", hint="command starts a server, url reaches one")
         found[str(name)] = server
     return found
+
+
+def check_name(name: str) -> None:
+    """Raise ConfigError unless `name` may begin the names of a server's tools."""
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"mcp: {name!r} is no name for a server", hint="letters, digits, _ and -, at most 32")
 
 
 def filled(server: Server, environment: Mapping[str, str]) -> Server:

@@ -5,6 +5,7 @@ Nothing is remembered: asking again looks again, so what was put right works in 
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -49,8 +50,13 @@ def offered(bench: Workbench, extra: Sequence[Tool] = (), left_out: Collection[s
     """The built-in tools and those of the user (`extra`), without the names `left_out`.
 
     A tool of the user's takes the place of a built-in one of the same name.  Raises UsageError when two of the user's have
-    one name, or when one of them has a parameter that no model can give.
+    one name, when one of them has a parameter that no model can give, or when a name that is left out is none.
     """
+    known = [make.__name__ for make in BUILT_IN] + [tool.name for tool in extra]
+    if strange := sorted(set(left_out) - set(known)):
+        close = difflib.get_close_matches(strange[0], known, 1)
+        meant = f"did you mean {close[0]}?" if close else f"the built-in ones are {', '.join(known[: len(BUILT_IN)])}"
+        raise UsageError(f"tools.without: there is no tool {strange[0]}", hint=meant)
     own: dict[str, Tool] = {}
     for tool in extra:
         if own.setdefault(tool.name, tool) is not tool:
