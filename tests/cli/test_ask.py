@@ -55,3 +55,14 @@ def test_a_turn_whose_budget_is_used_up_says_how_to_allow_it_more(folder: Path, 
     assert "--budget steps=20" in stopped.err
     assert terminal("resume", "@last").status != 0
     assert terminal("resume", "@last", "--budget", "steps=20").out == "'hello'\n"
+
+
+def test_a_conversation_goes_on_with_its_model_unless_another_is_named(folder: Path, terminal: Terminal) -> None:
+    (folder / "play.yaml").write_text("- say: one\n- say: two\n- say: three\n")
+    (folder / "other.yaml").write_text("- say: a\n")
+    assert terminal("ask", "hi", "--session", "talk", "--model", "scripted:play.yaml").out == "'one'\n"
+    assert terminal("ask", "hi", "--session", "talk").out == "'two'\n"
+    assert "no model was chosen" in terminal("ask", "hi", "--session", "another").err
+    (folder / "ipyagent.yaml").write_text("model: scripted:other.yaml\n")
+    assert terminal("ask", "hi", "--session", "talk").out == "'a'\n"
+    assert [listed.summary.title for listed in Store().sessions() if listed.summary] == ["talk"]

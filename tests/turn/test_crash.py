@@ -284,7 +284,7 @@ def test_a_turn_whose_tool_is_gone_waits_for_it_and_forgets_no_call(whole: Whole
         handle = launch.resume_task(session, bare, options=RunOptions(headless=True))
         assert handle.wait(PATIENCE)
         assert handle.outcome is not None
-        assert (handle.outcome.state, handle.outcome.reason) == ("suspended", "resources")
+        assert (handle.outcome.state, handle.outcome.reason) == ("suspended", "definition")
         assert "it has called look, pay, put, send, not offered here" in handle.outcome.detail
         assert (world.witness.counts, world.play.sent) == ({}, [])
         judged(session, whole, world, n, "run_again")

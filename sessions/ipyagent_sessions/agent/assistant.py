@@ -88,15 +88,18 @@ async def turn_of(
     return await turn.take(ctx, agent, prompt, rules, Records(ctx.task, place, settings), **options)
 
 
-def check(place: Surroundings, model: str, schema: str) -> str:
-    """The name of the model that a turn will use.  Raises UsageError or ConfigError when it cannot be used here, when there is
-    no such type, or when the tools are declared wrongly: what cannot run is refused before anything starts."""
+def check(place: Surroundings, model: str, schema: str, *, before: str = "") -> str:
+    """The name of the model that a turn will use: `model`, else that of the settings, else `before`.
+
+    Raises UsageError or ConfigError when it cannot be used here, when there is no such type, or when the tools are declared
+    wrongly: what cannot run is refused before anything starts."""
     settings = Settings.load(place.folder)
-    _model(model or None, settings, place)
+    chosen = model or settings.model or before
+    _model(chosen or None, settings, place)
     offered(Workbench(place.folder), declared_tools(place.namespace), set(settings.tools.without))
     if schema:
         _check_type(schema, place.variable(schema, "--schema"))
-    return model or settings.model or ""
+    return chosen
 
 
 def _check_type(name: str, found: Any) -> None:

@@ -46,7 +46,8 @@ _CAUSES = {
     "budget": "its budget was used up",
     "step_cap": "it had made as many steps as it may",
     "network": "the model could not be reached",
-    "resources": "a model or a tool was not to be had",
+    "resources": "the model was not to be had",
+    "definition": "something it needs was not defined",
     "forked": "it was forked from another session",
 }
 

@@ -170,7 +170,7 @@ class Requests:
         if called:
             where = "resume it in its notebook, with its own tools defined and its servers running"
             self._run.stop(
-                "suspend", reason="resources", detail=f"it has called {', '.join(called)}, not offered here: {where}"
+                "suspend", reason="definition", detail=f"it has called {', '.join(called)}, not offered here: {where}"
             )
             self._run.check()
 

@@ -12,7 +12,7 @@ from ipyagent_sessions.agent import budget, surroundings
 from ipyagent_sessions.commands.check import policy_of
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.commands.follow import Screen
-from ipyagent_sessions.commands.start import Ended, go, session_of
+from ipyagent_sessions.commands.start import Ended, go, known, session_of
 from ipyagent_sessions.errors import ControlRefused, NotFound, UsageError
 from ipyagent_sessions.lifecycle import ENDED
 from ipyagent_sessions.run import outage
@@ -38,7 +38,8 @@ def ask(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandle |
     prompt = door.without_secrets(filled(" ".join(options.prompt).strip(), door.namespace))
     if not prompt:
         raise UsageError("there is nothing to ask", hint=f'{door.prefix} ask "...", or the question below %%agent')
-    model = assistant.check(surroundings.here(), filled(options.model, door.namespace), options.schema)
+    named = filled(options.model, door.namespace)
+    model = assistant.check(surroundings.here(), named, options.schema, before=_model_before(door, options.session))
     given = {"model": model, "approve": options.approve, "schema": options.schema}
     started = launch(
         door.store,
@@ -80,6 +81,18 @@ def filled(text: str, namespace: Mapping[str, Any] | None) -> str:
     return _BRACES.sub(replaced, text)
 
 
+def _model_before(door: Door, wanted: str | None) -> str:
+    """The model of the newest turn of the conversation to go on in, empty when there is none."""
+    if wanted == "new" or not door.store.exists():
+        return ""
+    found = _newest_here(door) if wanted is None else known(door, wanted)
+    return "" if found is None else found.state().system_state.model
+
+
+def _newest_here(door: Door) -> Session | None:
+    return _newest(door) if door.origin.notebook is not None else _last(door)
+
+
 def _title(prompt: str) -> str:
     first = prompt.strip().splitlines()[0]
     return first if len(first) <= _TITLE else f"{first[: _TITLE - 1]}…"
@@ -93,7 +106,7 @@ def _conversation(door: Door, screen: Screen, wanted: str | None, *, waits: bool
     """
     found = session_of(door, wanted) if wanted != "new" else None
     if found is None and wanted is None:
-        found = _newest(door) if door.origin.notebook is not None else _last(door)
+        found = _newest_here(door)
     if found is None:
         return None
     begun = time.monotonic()

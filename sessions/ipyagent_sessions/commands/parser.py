@@ -38,7 +38,7 @@ COMMANDS: Final = {
     "doctor": "what this installation has, and what to mend",
     "models": "which models are usable here, and why the others are not",
     "tools": "which tools an agent has here, and why it has not the others",
-    "config": "the checkpoint settings in force",
+    "config": "the settings in force, and where each is from",
     "help": "this list, a command, or the topic: states",
 }
 

@@ -170,15 +170,21 @@ def _how_to_go_on(door: Door, child: Session) -> str:
 
 
 def session_of(door: Door, wanted: str | None) -> Session | None:
+    """The session of an id or a title, a new one of that title if there is none; None when none is wanted or a new one is."""
     if wanted is None or wanted == "new":
         return None
+    return known(door, wanted) or door.store.create(title=wanted, notebook=door.origin.notebook)
+
+
+def known(door: Door, wanted: str) -> Session | None:
+    """The session of an id or a title, None when there is none."""
     try:
         return door.session(wanted)
     except NotFound:
         for listed in door.store.sessions():
             if listed.summary is not None and listed.summary.title == wanted:
                 return door.store.session(listed.session_id)
-        return door.store.create(title=wanted, notebook=door.origin.notebook)
+    return None
 
 
 def _run_options(door: Door, options: argparse.Namespace, workflow: Workflow) -> RunOptions:
