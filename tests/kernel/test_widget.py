@@ -212,6 +212,8 @@ def test_what_is_asked_wrongly_is_refused_in_words(tmp_path: Path) -> None:
         assert "<strong>bold</strong>" in html
         assert "<script" not in html
         assert "<img" not in html
+        assert front.ask("POST", f"sessions/{session}/rerun") == (200, {})
+        notebook.until_marked("end 3", times=2)
         front.say(type="nonsense")
         front.until(lambda: any(m["type"] == "problem" for m in front.heard), "a problem")
 
