@@ -3,6 +3,7 @@ import { test } from 'node:test';
 
 import { Api } from '../src/api.js';
 import { ApiError } from '../src/api-errors.js';
+import { isWeb } from '../src/comm/rebuilt.js';
 import { Line, type Model } from '../src/comm/wire.js';
 import { LiveFeed, type Link } from '../src/live.js';
 import type { Shown } from '../src/wire.js';
@@ -137,4 +138,11 @@ test('the live stream opens with the first word of the kernel, breaks when it is
   await settled();
   assert.deepEqual([feed.link, seen.at(-1)?.card.done], ['open', 8]);
   assert.deepEqual(links, ['connecting', 'open', 'waiting', 'connecting', 'open']);
+});
+
+test('of the addresses in an answer only those of the web may be followed', () => {
+  assert.ok(isWeb('https://example.org/a?b=c#d') && isWeb('HTTP://example.org'));
+  for (const bad of ['javascript:alert(1)', ' javascript:alert(1)', 'data:text/html,x', 'file:///etc/passwd', '//example.org', '/lab?reset', 'https:', 'https://a b', '']) {
+    assert.ok(!isWeb(bad), bad);
+  }
 });

@@ -1,11 +1,11 @@
 /** What a widget draws: pictures as they are, Markdown as the kernel renders it, and nothing that is HTML already. */
 import type { Api } from '../api.js';
 import type { Draw } from '../talk/pieces.js';
-import { withoutRemote } from '../talk/remote.js';
+import { rebuilt } from './rebuilt.js';
 
 /**
- * No front end's sanitiser is at hand here, so the kernel renders: its Markdown lets no HTML through (`views/markdown`). Until it has
- * answered the text itself stands there.
+ * No front end's sanitiser is at hand here, so the kernel renders: its Markdown lets no HTML through (`views/markdown`), and what comes
+ * is built again of a few kinds of elements. Until it has answered the text itself stands there.
  */
 export class KernelDraw implements Draw {
   constructor(private readonly api: Pick<Api, 'markdown'>) {}
@@ -20,7 +20,7 @@ export class KernelDraw implements Draw {
       if (host.firstChild === null) {
         host.append(plain(page, 'ipa-plain', data));
       }
-      host.innerHTML = withoutRemote(await this.api.markdown(data));
+      host.replaceChildren(...rebuilt(await this.api.markdown(data), page));
       host.firstElementChild?.classList.add('jp-RenderedHTMLCommon'); // Jupyter's own styles, where there are any
     } else {
       host.replaceChildren(plain(page, 'ipa-hint', `a ${mime} that a widget does not draw`));
