@@ -62,7 +62,11 @@ def _by(effect: Effect) -> str:
 
 def still_there(session: Session, after: int = 0) -> list[str]:
     """What is still there from after an event, one line each (R115)."""
-    return [plain(ledger.line(effect), 200) for effect in ledger.still_there(of(session), after)]
+    return [_line(effect) for effect in ledger.still_there(of(session), after)]
+
+
+def _line(effect: Effect) -> str:
+    return plain(ledger.line(effect), 200)
 
 
 def short(door: Door, session: Session, kept: list[str], head: str) -> list[str]:
@@ -75,9 +79,9 @@ def short(door: Door, session: Session, kept: list[str], head: str) -> list[str]
 
 def rest_of_task(door: Door, session: Session) -> list[str]:
     """The short form of what the newest task of a session left."""
-    kept = still_there(session, session.state().system_state.queued_seq)
-    told = short(door, session, kept, "still there, and not undone:")
-    if any(e.restorable for e in ledger.still_there(of(session))):
+    kept = ledger.still_there(of(session), session.state().system_state.queued_seq)
+    told = short(door, session, [_line(effect) for effect in kept], "still there, and not undone:")
+    if any(effect.restorable for effect in kept):
         told.append(f"files can be rolled back: {door.prefix} rollback {session.id}")
     return told
 
