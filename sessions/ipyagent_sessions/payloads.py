@@ -65,7 +65,7 @@ class TaskStarted(Payload):
 
 
 class TaskSuspended(Payload):
-    """`reason` is approval, step_cap, budget, wait, resources, network, persistence or worker_lost."""
+    """`reason` is approval, step_cap, budget, wait, definition, resources, network, persistence or worker_lost."""
 
     reason: str
     detail: str = ""

@@ -291,6 +291,12 @@ def cost(shown: Card) -> str:
     return f"{formats.money(shown.cost_usd)} and more" if shown.cost_usd else "cost unknown"
 
 
+def resuming(shown: Card, prefix: str) -> str:
+    """The command that continues a task; one that has used up its budget needs more of it."""
+    more = " --budget steps=20" if shown.reason == "step_cap" else " --budget ..." if shown.reason == "budget" else ""
+    return f"{prefix} resume {shown.session_id}{more}"
+
+
 def steps(shown: Card) -> str:
     """How many activities are done, of an agent by what they were."""
     if shown.kind != "agent" or shown.total is not None:

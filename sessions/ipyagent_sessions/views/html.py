@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ipyagent_sessions.textsafe import plain, plain_lines
 from ipyagent_sessions.views import formats
-from ipyagent_sessions.views.card import Ask, Card, answers_to, resources, steps
+from ipyagent_sessions.views.card import Ask, Card, answers_to, resources, resuming, steps
 
 _COLOUR: Final = {
     "running": "--jp-brand-color1, #1a73e8",
@@ -63,7 +63,7 @@ def card(shown: Card, *, prefix: str = "%agent") -> str:
     elif shown.state != "running" and shown.headline != shown.state and not shown.asks:  # a request says it below
         facts.append(_text(shown.headline, 300))
         if not shown.actions["resume"]:
-            facts.append(f"continue with <code>{escape(prefix)} resume {_text(shown.session_id, 60)}</code>")
+            facts.append(f"continue with <code>{_text(resuming(shown, prefix), 200)}</code>")
     rows = [head, bar, f'<div style="display:flex;flex-wrap:wrap;gap:4px 14px;padding:6px 12px">{_spans(facts)}</div>']
     if shown.partial:
         rows.append(f'<div style="padding:2px 12px 6px;{_MUTED};white-space:pre-wrap">{_lines(shown.partial)}</div>')

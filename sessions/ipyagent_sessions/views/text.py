@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ipyagent_sessions.textsafe import display_width, plain
 from ipyagent_sessions.views import formats
-from ipyagent_sessions.views.card import Card, answers_to, resources, steps
+from ipyagent_sessions.views.card import Card, answers_to, resources, resuming, steps
 
 _BAR: Final = 28
 
@@ -32,7 +32,7 @@ def card(shown: Card, *, prefix: str = "%agent") -> str:
     elif shown.state != "running" and shown.headline != shown.state and not shown.asks:  # a request says it below
         lines.append(f"  {plain(shown.headline, 200)}")
         if not shown.actions["resume"]:
-            lines.append(f"  continue with: {prefix} resume {shown.session_id}")
+            lines.append(f"  continue with: {plain(resuming(shown, prefix), 200)}")
     if shown.checkpoint_age_s is not None:
         named = f" {plain(shown.checkpoint_label, 60)}" if shown.checkpoint_label else ""
         following = f", next in {formats.duration(shown.checkpoint_next_s)}" if shown.checkpoint_next_s is not None else ""
