@@ -18,18 +18,16 @@ LONG = (
 )
 
 PROGRAM = """
-from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
 from ipyagent_sessions import cli
 from ipyagent_sessions.history import sql
 
-class Telling(ThreadPoolExecutor):
-    def submit(self, query):
-        def told():
-            print("begins", flush=True)
-            return query()
-        return super().submit(told)
+class Telling(Thread):
+    def run(self):
+        print("begins", flush=True)
+        super().run()
 
-sql.ThreadPoolExecutor = Telling
+sql.Thread = Telling
 raise SystemExit(cli.main())
 """
 

@@ -13,8 +13,8 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from ipyagent_sessions.errors import IpyagentError, UsageError
@@ -112,22 +112,37 @@ def _unreadable(connection: duckdb.DuckDBPyConnection, files: list[Path]) -> lis
 
 def _run(sources: Sources, statement: str, params: Params | None) -> pa.Table:
     """The rows.  Python hears of an interrupt only between two calls: the query runs in a thread that can be told to stop."""
-    with _connected(sources, statement) as connection, ThreadPoolExecutor(1, "ipyagent-sql") as thread:
-        work = thread.submit(lambda: connection.sql(statement, params=params).to_arrow_table())
+    found: list[pa.Table] = []
+    failed: list[BaseException] = []
+    with _connected(sources, statement) as connection:
+
+        def work() -> None:
+            try:
+                found.append(connection.sql(statement, params=params).to_arrow_table())
+            except BaseException as error:  # noqa: BLE001  # it belongs to whoever asked
+                failed.append(error)
+
+        worker = Thread(target=work, name="ipyagent-sql", daemon=True)
         try:
-            found: pa.Table = work.result()
+            worker.start()
+            worker.join()
         except KeyboardInterrupt:
-            _stop(connection, work)
+            _stop(connection, worker)
             raise
-        return found
+    if failed:
+        raise failed[0]
+    return found[0]
 
 
-def _stop(connection: duckdb.DuckDBPyConnection, work: Future[pa.Table]) -> None:
+def _stop(connection: duckdb.DuckDBPyConnection, worker: Thread) -> None:
     """Return once the query has ended, however often a person presses."""
-    while not work.done():
+    import duckdb
+
+    while worker.is_alive():
         with contextlib.suppress(KeyboardInterrupt):
-            connection.interrupt()
-            wait([work], timeout=0.1)
+            with contextlib.suppress(duckdb.Error):  # it refuses while the query is being begun: once more, then
+                connection.interrupt()
+            worker.join(0.1)
 
 
 @contextlib.contextmanager
