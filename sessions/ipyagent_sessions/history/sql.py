@@ -13,6 +13,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
@@ -112,37 +113,38 @@ def _unreadable(connection: duckdb.DuckDBPyConnection, files: list[Path]) -> lis
 
 def _run(sources: Sources, statement: str, params: Params | None) -> pa.Table:
     """The rows.  Python hears of an interrupt only between two calls: the query runs in a thread that can be told to stop."""
-    found: list[pa.Table] = []
-    failed: list[BaseException] = []
+    found: Future[pa.Table] = Future()
     with _connected(sources, statement) as connection:
 
         def work() -> None:
             try:
-                found.append(connection.sql(statement, params=params).to_arrow_table())
+                found.set_result(connection.sql(statement, params=params).to_arrow_table())
             except BaseException as error:  # noqa: BLE001  # it belongs to whoever asked
-                failed.append(error)
+                found.set_exception(error)
 
-        worker = Thread(target=work, name="ipyagent-sql", daemon=True)
+        worker = Thread(target=work, name="ipyagent-sql")
         try:
             worker.start()
-            worker.join()
+            return found.result()
         except KeyboardInterrupt:
-            _stop(connection, worker)
+            _stop(connection, worker, found)
             raise
-    if failed:
-        raise failed[0]
-    return found[0]
 
 
-def _stop(connection: duckdb.DuckDBPyConnection, worker: Thread) -> None:
-    """Return once the query has ended, however often a person presses."""
+def _stop(connection: duckdb.DuckDBPyConnection, worker: Thread, found: Future[pa.Table]) -> None:
+    """Return once the query has ended, however often a person presses.
+
+    What the thread says of itself is not asked: after an interrupted wait for it, it may call a running thread ended.
+    """
     import duckdb
 
-    while worker.is_alive():
+    with contextlib.suppress(KeyboardInterrupt):
+        wait([found], timeout=0.1)
+    while not found.done() and worker.ident is not None:  # without an identity it had not begun
         with contextlib.suppress(KeyboardInterrupt):
             with contextlib.suppress(duckdb.Error):  # it refuses while the query is being begun: once more, then
                 connection.interrupt()
-            worker.join(0.1)
+            wait([found], timeout=0.1)
 
 
 @contextlib.contextmanager
