@@ -10,7 +10,7 @@ from tests.kill import looks
 from tests.kill.child import Spec
 from tests.kill.nursery import Forked, Nursery
 from tests.kill.witness import Witness
-from tests.kill.workload import ANSWERS
+from tests.kill.workload import ANSWERS, FAULTS
 
 from ipyagent_sessions.errors import ControlRefused
 from ipyagent_sessions.run import control
@@ -23,11 +23,13 @@ SEED: Final = 1
 
 
 class Bench:
-    """A store in `folder`, whose witness is in `beside` (by default the same)."""
+    """A store in `folder`, whose witness is in `beside` (by default the same); nothing is away or short in it."""
 
     def __init__(self, folder: Path, nursery: Nursery, *, beside: Path | None = None) -> None:
         self.folder = folder
         self.witness = Witness(str((beside or folder) / "witness.jsonl"))
+        for kind, _ in FAULTS:  # the outages are over: one run comes as far as the first question
+            self.witness.note("outage", kind=kind)
         self._nursery = nursery
 
     @property
