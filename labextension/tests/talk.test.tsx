@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { render } from 'preact-render-to-string';
 
 import { TalkFeed } from '../src/talk/feed.js';
+import { Marked, PieceView, TEXT_SHOWN } from '../src/talk/pieces.js';
 import { withoutRemote } from '../src/talk/remote.js';
 import { Talk, outcomeOf } from '../src/talk/talk.js';
 import { MOST_ROWS, callText, costText, gridOf, piecesOf, plainOf } from '../src/talk/values.js';
@@ -165,4 +166,16 @@ test('hostile text in a stream is text', () => {
   );
   assert.ok(!/<script|<img/i.test(markup), markup);
   assert.ok(!markup.includes('\u202e') && !markup.includes('\u001b'));
+});
+
+test('a line of a megabyte is cut wherever a conversation shows it', () => {
+  const api = { talk: () => new Promise<never>(() => undefined), blob: () => new Promise<never>(() => undefined), picture: () => new Promise<never>(() => undefined) };
+  const long = 'x'.repeat(1_000_000);
+  const shown = [
+    <TalkView api={api} draw={null} sessionId="kx2m" task="" seq={1} partial={long} running tall={false} />,
+    <Marked text={long} draw={null} />,
+    <PieceView piece={{ kind: 'text', text: long }} draw={null} />,
+    <PieceView piece={{ kind: 'table', grid: { columns: [long], rows: [[long]], count: 1 } }} draw={null} />
+  ].map(part => render(part));
+  shown.forEach(markup => assert.ok(markup.includes('xxx') && markup.length < TEXT_SHOWN + 1000, String(markup.length)));
 });
