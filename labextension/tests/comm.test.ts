@@ -3,6 +3,7 @@ import { test } from 'node:test';
 
 import { Api } from '../src/api.js';
 import { ApiError } from '../src/api-errors.js';
+import { coloured } from '../src/comm/colours.js';
 import { isWeb } from '../src/comm/rebuilt.js';
 import { Line, type Model } from '../src/comm/wire.js';
 import { LiveFeed, type Link } from '../src/live.js';
@@ -145,4 +146,14 @@ test('of the addresses in an answer only those of the web may be followed', () =
   for (const bad of ['javascript:alert(1)', ' javascript:alert(1)', 'data:text/html,x', 'file:///etc/passwd', '//example.org', '/lab?reset', 'https:', 'https://a b', '']) {
     assert.ok(!isWeb(bad), bad);
   }
+});
+
+test('code keeps its text in colours, and a language that is not known stays plain', () => {
+  const code = 'def f(x):\n    return "</code><script>" # why\n';
+  const pieces = coloured(code, 'Python');
+  assert.equal(pieces.map(piece => piece.text).join(''), code);
+  const classesOf = (text: string): string | undefined => pieces.find(piece => piece.text === text)?.classes;
+  assert.deepEqual([classesOf('def'), classesOf('"</code><script>"'), classesOf('# why')], ['tok-keyword', 'tok-string', 'tok-comment']);
+  assert.equal(coloured('{"a": 1}', 'json').find(piece => piece.text === '1')?.classes, 'tok-number');
+  assert.deepEqual(coloured(code, 'klingon'), [{ text: code, classes: '' }]);
 });

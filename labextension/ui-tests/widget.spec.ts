@@ -75,6 +75,7 @@ test('what an agent says is Markdown that fetches and runs nothing, and a call i
   await expect(card).toHaveAttribute('data-state', 'suspended');
   await expect(talk.locator('.ipa-by-assistant h2')).toContainText('What the modules say');
   await expect(talk.locator('.ipa-by-assistant .ipa-drawn pre')).toContainText(/def share\(module\):\s+return/);
+  await expect(talk.locator('.ipa-by-assistant .ipa-drawn pre .tok-keyword').first()).toHaveText('def');
   expect(await talk.locator('a[href], script, img:not([src^="data:"])').count()).toBe(0);
   await talk.locator('summary', { hasText: 'run_python(' }).click();
   await expect(talk.locator('.ipa-drawn img[src^="data:image/png"]')).toBeAttached();

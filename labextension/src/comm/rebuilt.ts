@@ -1,4 +1,5 @@
 /** Rendered Markdown built again, element by element, of the few kinds that Markdown has: nothing else gets into the page. */
+import { coloured } from './colours.js';
 
 const KEPT = new Set(
   ['a', 'blockquote', 'br', 'code', 'del', 'div', 'em', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'hr', 'li', 'ol', 'p', 'pre', 's', 'strong'].concat(
@@ -30,7 +31,20 @@ function copies(parent: Node, page: Document): Node[] {
       made.target = '_blank';
       made.rel = 'noopener noreferrer';
     }
-    made.append(...copies(node, page));
+    const language = name === 'code' ? /\blanguage-([\w-]+)/.exec(node.className)?.[1] : undefined;
+    made.append(...(language === undefined ? copies(node, page) : inColours(node.textContent ?? '', language, page)));
     return [made];
+  });
+}
+
+function inColours(code: string, language: string, page: Document): Node[] {
+  return coloured(code, language).map(({ text, classes }) => {
+    if (classes === '') {
+      return page.createTextNode(text);
+    }
+    const made = page.createElement('span');
+    made.className = classes;
+    made.textContent = text;
+    return made;
   });
 }
