@@ -1,6 +1,7 @@
-/** The events of one session, fetched once, in order, and followed as long as somebody looks. */
+/** The events of one session, in lanes, and where it branched. */
 import type { Api } from '../api.js';
 import type { Home } from '../branch/words.js';
+import { Feed, type Fetched } from '../follow.js';
 import type { EventLine } from '../wire.js';
 import { Lanes } from './lanes.js';
 
@@ -17,7 +18,7 @@ const FIRST_PAGE = 1000;
 const PAGE = 5000;
 const MAX_PAYLOAD = 1024;
 
-export class EventFeed {
+export class EventFeed extends Feed {
   readonly events: EventLine[] = [];
   readonly lanes = new Lanes();
   branches: Branch[] = [];
@@ -25,24 +26,13 @@ export class EventFeed {
   parent: string | null = null;
   home: Home = { definition: '', notebook: null, cell: null };
   inherited = 0;
-  problem = '';
-  complete = false;
-  private running: Promise<void> | null = null;
-  private target = 0;
 
   constructor(
     private readonly api: Pick<Api, 'events' | 'detail'>,
     private readonly sessionId: string,
-    private readonly changed: () => void
-  ) {}
-
-  /** Fetch what is new up to `seq`, the newest that anybody has told of. */
-  upTo(seq: number): Promise<void> {
-    this.target = Math.max(this.target, seq);
-    this.running ??= this.fetch().finally(() => {
-      this.running = null;
-    });
-    return this.running;
+    changed: () => void
+  ) {
+    super(changed);
   }
 
   /** Look for forks, the newest ones. */
@@ -68,23 +58,16 @@ export class EventFeed {
     return this.parent === null ? forks : [...forks, { sessionId: this.parent, title: 'the session it was forked from' }];
   }
 
-  private async fetch(): Promise<void> {
-    let more = true;
-    while (more && (this.lanes.lastSeq < this.target || !this.complete)) {
-      try {
-        const first = this.events.length === 0;
-        const page = await this.api.events(this.sessionId, this.lanes.lastSeq, first ? FIRST_PAGE : PAGE, MAX_PAYLOAD);
-        this.take(page.events);
-        this.inherited = page.inherited_until;
-        this.complete = page.next === null;
-        this.problem = '';
-        more = page.events.length > 0;
-      } catch (error) {
-        this.problem = error instanceof Error ? error.message : String(error);
-        more = false;
-      }
-      this.changed();
-    }
+  protected get known(): number {
+    return this.lanes.lastSeq;
+  }
+
+  protected async page(): Promise<Fetched> {
+    const size = this.events.length === 0 ? FIRST_PAGE : PAGE;
+    const page = await this.api.events(this.sessionId, this.lanes.lastSeq, size, MAX_PAYLOAD);
+    this.take(page.events);
+    this.inherited = page.inherited_until;
+    return { more: page.events.length > 0, last: page.next === null };
   }
 
   private take(page: readonly EventLine[]): void {

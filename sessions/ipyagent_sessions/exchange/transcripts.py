@@ -25,7 +25,7 @@ from ipyagent_sessions.exchange import claude_code, codex
 from ipyagent_sessions.exchange.retelling import Retelling
 from ipyagent_sessions.exchange.spoken import Problem, Spoken, decoded, text
 from ipyagent_sessions.log import live, segments
-from ipyagent_sessions.log.files import sync_file, sync_folder
+from ipyagent_sessions.log.files import create_durable, sync_folder
 from ipyagent_sessions.log.layout import FORMAT, Layout
 from ipyagent_sessions.place import Header
 from ipyagent_sessions.session import summarise
@@ -146,9 +146,9 @@ def _write(store: Store, session_id: str, told: Retelling) -> int:
             segments.seal(layout, batch, 0, opened, store.disk, session_id=session_id)
         for name, body in told.blobs.items():
             layout.blobs.mkdir(exist_ok=True)
-            _durable(layout.blobs / name, body)
+            create_durable(layout.blobs / name, [body])
         header = Header(FORMAT, session_id, told.events[0].timestamp, store=told.kind)
-        _durable(layout.header, msgspec.json.encode(header))
+        create_durable(layout.header, [msgspec.json.encode(header)])
         live.write_summary(layout, summarise(session_id, state), store.disk)
         for folder in (layout.root, *([layout.blobs] if told.blobs else [])):
             sync_folder(folder)
@@ -157,10 +157,3 @@ def _write(store: Store, session_id: str, told: Retelling) -> int:
         shutil.rmtree(draft, ignore_errors=True)
         raise
     return state.begun
-
-
-def _durable(path: Path, body: bytes) -> None:
-    with open(path, "xb") as file:
-        file.write(body)
-        file.flush()
-        sync_file(file.fileno())

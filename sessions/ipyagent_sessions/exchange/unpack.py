@@ -24,7 +24,7 @@ from ipyagent_sessions.errors import DamageError, IpyagentError, NewerFormat, Us
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.exchange.archive import Archive, Part, opened
 from ipyagent_sessions.log import live, segments
-from ipyagent_sessions.log.files import sync_file, sync_folder
+from ipyagent_sessions.log.files import create_durable, sync_folder
 from ipyagent_sessions.log.format import event_of
 from ipyagent_sessions.log.layout import FORMAT, Layout
 from ipyagent_sessions.place import Header
@@ -188,7 +188,7 @@ class _Incoming:
         self._blobs(layout)
         origin = self.header.store if self.header.store not in (None, store.id) else ELSEWHERE
         header = msgspec.structs.replace(self.header, store=origin)
-        _durable(layout.header, [msgspec.json.encode(header)])
+        create_durable(layout.header, [msgspec.json.encode(header)])
         live.write_summary(layout, summarise(self.part.session, self.state), store.disk)
         sync_folder(layout.root)
         assert last is not None
@@ -204,7 +204,7 @@ class _Incoming:
             path = f"s/{self.part.session}/blobs/{name}"
             if self.archive.manifest.members[path].sha256 != name:
                 raise _wrong(self.archive, f"the blob {name[:12]} is not what its name says")
-            _durable(layout.blobs / name, self.archive.pieces(path))
+            create_durable(layout.blobs / name, self.archive.pieces(path))
             if name in self._coded and _pickled((layout.blobs / name).read_bytes()):
                 raise self._unpicklable(f"the blob {name[:12]}")
         if held:
@@ -240,13 +240,6 @@ def _pickled(body: bytes | msgspec.Raw) -> bool:
         elif isinstance(node, list):
             open_ += node
     return False
-
-
-def _durable(path: Path, pieces: Iterator[bytes] | list[bytes]) -> None:
-    with open(path, "xb") as file:
-        file.writelines(pieces)
-        file.flush()
-        sync_file(file.fileno())
 
 
 def _wrong(archive: Archive, what: str) -> DamageError:

@@ -10,6 +10,7 @@ import contextlib
 import os
 import sys
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -117,6 +118,14 @@ def sync_file(fd: int) -> None:
         os.fdatasync(fd)
     else:
         os.fsync(fd)
+
+
+def create_durable(path: Path, pieces: Iterable[bytes]) -> None:
+    """A new file of these pieces whose content survives; its name does once the folder is synced.  Raises FileExistsError."""
+    with open(path, "xb") as file:
+        file.writelines(pieces)
+        file.flush()
+        sync_file(file.fileno())
 
 
 def make_folder(path: Path) -> None:

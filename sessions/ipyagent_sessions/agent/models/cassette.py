@@ -16,12 +16,12 @@ from decimal import Decimal
 from typing import Any, Final
 
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse
-from pydantic_ai.models import CompletedStreamedResponse, Model, ModelRequestParameters, StreamedResponse
-from pydantic_ai.profiles import ModelProfile
+from pydantic_ai.models import CompletedStreamedResponse, ModelRequestParameters, StreamedResponse
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext
 
 from ipyagent_sessions.agent.models import history
+from ipyagent_sessions.agent.models.played import PlayedModel
 from ipyagent_sessions.agent.notice import BEGINS
 from ipyagent_sessions.errors import UsageError
 
@@ -40,7 +40,7 @@ class Exchange:
     tools: list[str]
 
 
-class CassetteModel(Model[None]):
+class CassetteModel(PlayedModel):
     """Answers from the exchanges of a session.  `system` is "cassette"; what it answers costs nothing."""
 
     def __init__(self, session: str, exchanges: Iterable[Exchange], *, scrub: Callable[[str], str] = str) -> None:
@@ -48,26 +48,13 @@ class CassetteModel(Model[None]):
 
         Raises UsageError when the session holds no exchange with a model.
         """
-        super().__init__(profile=ModelProfile(supports_json_schema_output=True, supports_json_object_output=True))
-        self._name = f"{SYSTEM}:{session}"
+        super().__init__(SYSTEM, session)
         self._exchanges = tuple(exchanges)
         self._scrub = scrub
         if not self._exchanges:
             raise UsageError(
                 f"{self._name}: the session holds no answer of a model", hint="record one with a real model first"
             )
-
-    @property
-    def model_name(self) -> str:
-        return self._name
-
-    @property
-    def model_id(self) -> str:
-        return self._name
-
-    @property
-    def system(self) -> str:
-        return SYSTEM
 
     async def request(
         self,

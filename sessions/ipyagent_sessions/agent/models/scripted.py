@@ -28,13 +28,13 @@ from pydantic_ai.messages import (
     ThinkingPart,
     ToolCallPart,
 )
-from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
-from pydantic_ai.profiles import ModelProfile
+from pydantic_ai.models import ModelRequestParameters, StreamedResponse
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext
 from pydantic_ai.usage import RequestUsage
 
 from ipyagent_sessions.agent.models import history, script
+from ipyagent_sessions.agent.models.played import PlayedModel
 from ipyagent_sessions.errors import UsageError
 
 SYSTEM: Final = "scripted"
@@ -43,13 +43,11 @@ _WORD: Final = re.compile(r"\s*\S+|\s+$")
 Sleep = Callable[[float], Awaitable[None]]
 
 
-class ScriptedModel(Model[None]):
+class ScriptedModel(PlayedModel):
     """Plays the conversations of a script.  `system` is "scripted", so that nobody takes it for a model that thinks."""
 
     def __init__(self, name: str, conversations: tuple[script.Conversation, ...], *, sleep: Sleep = asyncio.sleep) -> None:
-        # the script says what comes back, so any way to ask for a structured output is as good as the others
-        super().__init__(profile=ModelProfile(supports_json_schema_output=True, supports_json_object_output=True))
-        self._name = f"{SYSTEM}:{name}"
+        super().__init__(SYSTEM, name)
         self._conversations = conversations
         self._sleep = sleep
         self._failed: dict[str, int] = {}
@@ -58,18 +56,6 @@ class ScriptedModel(Model[None]):
     def from_file(cls, path: Path, *, sleep: Sleep = asyncio.sleep) -> ScriptedModel:
         """The model of a script.  Raises UsageError for a missing file, ConfigError for a wrong one."""
         return cls(path.stem, script.load(path), sleep=sleep)
-
-    @property
-    def model_name(self) -> str:
-        return self._name
-
-    @property
-    def model_id(self) -> str:
-        return self._name
-
-    @property
-    def system(self) -> str:
-        return SYSTEM
 
     async def request(
         self,
