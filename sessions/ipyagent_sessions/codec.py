@@ -30,6 +30,8 @@ import msgspec
 from ipyagent_sessions.errors import NotSerialisable
 
 _INT64: Final = 2**63
+_ALWAYS_PLAIN: Final = frozenset({str, bool, type(None)})
+_TEXT: Final = frozenset({str})
 _DICT: Final = b'"$":"dict"'
 _encode: Final = msgspec.json.Encoder().encode
 _encode_sorted: Final = msgspec.json.Encoder(order="sorted").encode
@@ -65,7 +67,7 @@ def loads(body: bytes | msgspec.Raw, *, trust_pickle: bool = False) -> Any:
 
 def _robust(value: Any, path: str, pickle: bool, encode: Callable[[Any], bytes]) -> bytes:
     try:
-        packed = _pack(value, path, pickle)
+        packed = value if _is_plain(value) else _pack(value, path, pickle)
         try:
             body = encode(packed)
         except UnicodeEncodeError:
@@ -113,15 +115,23 @@ def _is_utf8(text: str) -> bool:
 def _is_plain(value: Any) -> bool:
     """Whether `value` is JSON as it stands, as most arguments and results are."""
     kind = type(value)
-    if kind is str or kind is bool or value is None:
+    if kind in _ALWAYS_PLAIN:
         return True
     if kind is int:
         return bool(-_INT64 <= value < _INT64)
     if kind is float:
         return math.isfinite(value)
-    if kind is list:
-        return all(map(_is_plain, value))
-    return kind is dict and "$" not in value and all(type(k) is str for k in value) and all(map(_is_plain, value.values()))
+    if kind is dict:
+        if "$" in value or not _TEXT.issuperset(map(type, value)):
+            return False
+        value = value.values()
+    elif kind is not list:
+        return False
+    for part in value:
+        kind = type(part)
+        if kind not in _ALWAYS_PLAIN and not (kind is int and -_INT64 <= part < _INT64) and not _is_plain(part):
+            return False
+    return True
 
 
 def _pack(value: Any, path: str, pickle: bool) -> Any:

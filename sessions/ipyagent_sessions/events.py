@@ -193,18 +193,21 @@ def _cleaned(payload: Any) -> Any:
 
 
 class Stamper:
-    """Formats seconds since the epoch as ISO-8601 with milliseconds and `Z` (R089); remembers the last whole second."""
+    """Formats seconds since the epoch as ISO-8601 with milliseconds and `Z` (R089); remembers the last one."""
 
     def __init__(self) -> None:
-        self._second = -1
-        self._prefix = ""
+        self._millisecond = self._second = -1
+        self._text = self._prefix = ""
 
     def __call__(self, seconds: float) -> str:
-        whole, milliseconds = divmod(round(seconds * 1000), 1000)
-        if whole != self._second:
-            self._second = whole
-            self._prefix = datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        return f"{self._prefix}.{milliseconds:03d}Z"
+        millisecond = round(seconds * 1000)
+        if millisecond != self._millisecond:
+            second, rest = divmod(millisecond, 1000)
+            if second != self._second:
+                self._second = second
+                self._prefix = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+            self._millisecond, self._text = millisecond, f"{self._prefix}.{rest:03d}Z"
+        return self._text
 
 
 def seconds_of(timestamp: str) -> float:

@@ -31,26 +31,31 @@ def apply(state: State, event: Event) -> None:
     Raises NewerFormat for a required event that this version does not know, DamageError for a payload that does not fit its
     type. An ignorable event of a newer form is passed over, whatever its type.
     """
+    handler = _HANDLERS.get(event.event_type)
+    if handler is None or event.schema_version > SCHEMA_VERSION:
+        handler = _unknown(event)
+    if handler is not None:
+        handler(state, event)
+    state.seq = event.seq
+    state.updated_at = event.timestamp
+    if event.input_tokens or event.output_tokens or event.cost_usd:
+        records.spend(state, event)
+
+
+def _unknown(event: Event) -> Callable[[State, Event], None] | None:
+    """What takes an event into the state that has no handler here.  Raises NewerFormat, unless it may be passed over."""
     newer = event.schema_version > SCHEMA_VERSION
-    handler = None if newer else _HANDLERS.get(event.event_type)
     if newer and not event.ignorable:
         raise NewerFormat(
             f"event {event.seq} ({event.event_type}) has form {event.schema_version}, this version reads {SCHEMA_VERSION}",
             hint=f"it was written by {event.agent_version or 'a newer version'}; upgrade ipyagent to fold it",
         )
-    if handler is not None:
-        handler(state, event)
-    elif not event.ignorable and event.event_type not in _NEUTRAL:
+    if not event.ignorable and event.event_type not in _NEUTRAL:
         raise NewerFormat(
             f"event {event.seq} is of the unknown type {event.event_type!r} and is not marked ignorable",
             hint=f"it was written by {event.agent_version or 'an unknown version'}; upgrade ipyagent to fold it",
         )
-    elif event.activity_id is not None:
-        activities.emitted(state, event)
-    state.seq = event.seq
-    state.updated_at = event.timestamp
-    if event.input_tokens or event.output_tokens or event.cost_usd:
-        records.spend(state, event)
+    return activities.emitted if event.activity_id is not None else None
 
 
 def is_folded(event_type: str) -> bool:

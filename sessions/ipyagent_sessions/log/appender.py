@@ -169,12 +169,16 @@ class Appender:
         ignorable: bool = False,
         blobs: dict[str, bytes] | None = None,
         timestamp: float | None = None,
-        **measured: Any,
+        execution_time_ms: float | None = None,
+        cpu_s: float | None = None,
+        rss_bytes: int | None = None,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        cost_usd: float | None = None,
     ) -> ev.Event:
         """Append an event: folded into `state` and in memory, not yet durable.
 
-        `measured` are the metadata fields of `events.Event`.  `timestamp` (seconds since the epoch) says when it happened, if
-        not now.
+        `timestamp` (seconds since the epoch) says when it happened, if not now; what was measured is as in `events.Event`.
         """
         raw = payload if isinstance(payload, Raw) else ev.as_raw(payload)
         if self.scrub is not None:
@@ -197,7 +201,12 @@ class Appender:
                 ev.SCHEMA_VERSION,
                 ignorable,
                 self._version,
-                **measured,
+                execution_time_ms,
+                cpu_s,
+                rss_bytes,
+                input_tokens,
+                output_tokens,
+                cost_usd,
             )
             line = line_of(event)
             folding.apply(self.state, event)
@@ -228,7 +237,8 @@ class Appender:
     def acknowledge(self) -> None:
         """Make what was appended durable as the mode promises: now (sync), or when the backlog is full (async, exit)."""
         if self.durability == "sync" or self._journal.backlog_full:
-            self.barrier()
+            self._journal.flush()
+            self.trouble = None
 
     def barrier(self) -> None:
         """Make everything appended so far durable, in every mode."""

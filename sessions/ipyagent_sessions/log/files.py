@@ -63,9 +63,9 @@ class Disk:
     def append(self, fd: int, data: bytes) -> None:
         """Write all of `data` at the end of `fd`.  Raises OSError; a part may have been written then."""
         self.seam("before journal write")
-        view = memoryview(data)
-        while view:
-            view = view[os.write(fd, view) :]
+        written = os.write(fd, data)
+        while written < len(data):
+            written += os.write(fd, memoryview(data)[written:])
         self.seam("after journal write")
 
     def sync(self, fd: int) -> None:

@@ -37,8 +37,7 @@ class Journal:
         self, layout: Layout, lease: Lease, first: int, blobs: Blobs, disk: Disk, on_rotate: Callable[[JournalFile], None]
     ) -> None:
         self.durable_seq = first - 1
-        self.pending = 0
-        self.pending_bytes = 0
+        self._bytes = 0
         self._layout = layout
         self._lease = lease
         self._blobs = blobs
@@ -49,7 +48,7 @@ class Journal:
         self._lines: list[bytes] = []
         self._new_blobs: dict[str, bytes] = {}
         self._last_seq = first - 1
-        self._fd = -1
+        self._fd = self._folder = -1
         self._closed = False
         self._open(first)
 
@@ -70,6 +69,7 @@ class Journal:
                 path.unlink()
             raise
         self._fd = fd
+        self._enter()
         self.file = JournalFile(self._lease.epoch, first, path)
         self._durable_bytes = 0
         self._torn = False
@@ -79,16 +79,20 @@ class Journal:
         with self._mutex:
             self._lines.append(line)
             self._last_seq = seq
-            self.pending += 1
-            self.pending_bytes += len(line)
+            self._bytes += len(line)
             if blobs:
                 self._new_blobs.update(blobs)
-                self.pending_bytes += sum(map(len, blobs.values()))
+                self._bytes += sum(map(len, blobs.values()))
+
+    @property
+    def pending(self) -> int:
+        """How many events are not durable yet."""
+        return len(self._lines)
 
     @property
     def backlog_full(self) -> bool:
         """Whether no more may be appended before a flush succeeds."""
-        return self.pending >= BACKLOG_EVENTS or self.pending_bytes >= BACKLOG_BYTES
+        return len(self._lines) >= BACKLOG_EVENTS or self._bytes >= BACKLOG_BYTES
 
     def flush(self) -> None:
         """Make everything appended so far durable.
@@ -98,25 +102,22 @@ class Journal:
         """
         with self._io:
             with self._mutex:
-                count, last = len(self._lines), self._last_seq
-                blobs = dict(self._new_blobs)
-            if count:
-                self._write_out(self._lines[:count], blobs)
-            if self._lease.fenced():
+                lines, blobs, last = self._lines.copy(), self._new_blobs.copy(), self._last_seq
+            if lines:
+                self._write_out(lines, blobs)
+            if self._lease.fenced(self._folder):
                 raise LeaseLost(
                     f"session {self._layout.root.name} was taken over by a newer holder",
                     hint="this task goes on there; nothing more is written from here",
                 )
-            if count:
+            if lines:
                 with self._mutex:
                     self.durable_seq = last
-                    del self._lines[:count]
+                    del self._lines[: len(lines)]
                     for name in blobs:
                         del self._new_blobs[name]
-                    self.pending = len(self._lines)
-                    self.pending_bytes = sum(map(len, self._lines)) + sum(map(len, self._new_blobs.values()))
-            full = last - self.file.first + 1 >= SEAL_EVENTS or self._durable_bytes >= SEAL_BYTES
-            if full:
+                    self._bytes = sum(map(len, self._lines)) + sum(map(len, self._new_blobs.values()))
+            if last - self.file.first + 1 >= SEAL_EVENTS or self._durable_bytes >= SEAL_BYTES:
                 with contextlib.suppress(OSError):  # what was flushed is durable; the next flush tries again
                     self._rotate(last + 1)
 
@@ -127,6 +128,7 @@ class Journal:
                 self._blobs.write(name, body, self._disk)
             if self._fd < 0 and not self._closed:
                 self._fd = os.open(self.file.path, os.O_WRONLY | os.O_APPEND)
+                self._enter()
             if self._torn:
                 os.ftruncate(self._fd, self._durable_bytes)
             self._torn = True
@@ -159,7 +161,7 @@ class Journal:
         """Give the file back while there is nothing to write; the next flush opens it again.  Never waits for a disk."""
         if self._io.acquire(blocking=False):
             try:
-                if not self.pending and not self._torn:
+                if not self._lines and not self._torn:
                     self._let_go()
             finally:
                 self._io.release()
@@ -170,7 +172,14 @@ class Journal:
             self._closed = True
             self._let_go()
 
+    def _enter(self) -> None:
+        """Open the session's folder, where names can be found from there; without it whole paths are used."""
+        if self._folder < 0 and os.access in os.supports_dir_fd:
+            with contextlib.suppress(OSError):
+                self._folder = os.open(self._layout.root, os.O_RDONLY)
+
     def _let_go(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        (fd, folder), self._fd, self._folder = (self._fd, self._folder), -1, -1
+        for opened in (fd, folder):
+            if opened >= 0:
+                os.close(opened)

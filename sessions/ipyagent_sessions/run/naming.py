@@ -23,11 +23,8 @@ class Names:
         self._seen: set[str] = set()
         self._open: dict[str, set[str]] = {}
         self._staged_by: asyncio.Task[Any] | None = None
-
-    @property
-    def stage(self) -> str:
+        self.stage = ""
         """The id of the innermost open stage, empty outside of any."""
-        return self._stages[-1] if self._stages else ""
 
     def place(self, name: str) -> str:
         """Stage and name: what the key or the occurrence is appended to."""
@@ -88,11 +85,13 @@ class Names:
         number = self._children[parent] = self._children.get(parent, 0) + 1
         made = f"{parent}.{number}" if parent else str(number)
         self._stages.append(made)
+        self.stage = made
         self._staged_by = asyncio.current_task()
         return made, parent
 
     def leave(self) -> None:
         """Close the innermost stage."""
         self._stages.pop()
+        self.stage = self._stages[-1] if self._stages else ""
         if not self._stages:
             self._staged_by = None

@@ -68,6 +68,7 @@ class TaskRun:
     ) -> None:
         self.session = session
         self.appender = appender
+        self.state: State = appender.state
         self.task_id = task_id
         self.options = options
         self.default_effect: Effect | None = default_effect
@@ -96,10 +97,6 @@ class TaskRun:
         appender.listeners.append(self._observe)
         self._taking = False
         self.closed = False
-
-    @property
-    def state(self) -> State:
-        return self.appender.state
 
     # The log
 

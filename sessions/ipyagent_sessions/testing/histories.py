@@ -6,7 +6,7 @@ They are drawn from a `random.Random`, so a seed repeats them and Hypothesis can
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
 from msgspec import Raw, Struct
@@ -35,7 +35,8 @@ class Emission(Struct):
 class Emitter(Protocol):
     """An `Appender`, as far as it matters here."""
 
-    def emit(self, event_type: str, payload: Any, **rest: Any) -> Event: ...
+    @property
+    def emit(self) -> Callable[..., Event]: ...
 
 
 def emit(appender: Emitter, item: Emission) -> Event:
