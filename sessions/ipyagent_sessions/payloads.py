@@ -267,8 +267,9 @@ class CheckpointCreated(Payload):
 
 
 class RecoveryCompleted(Payload):
-    """What became of the open calls: `repeated` run again, of `to_verify` a verify function says whether they happened, of
-    `unknown` a person does.  `steps` says what detect, assess, prepare, restore, continue and verify came to."""
+    """`cause` is worker_lost, or resources where memory ran short.  Of the open calls `repeated` run again, of `to_verify` a
+    verify function says whether they happened, of `unknown` a person does.  `steps` says what detect, assess, prepare,
+    restore, continue and verify came to."""
 
     from_seq: int
     cause: str

@@ -21,7 +21,9 @@ _Kind = TypeVar("_Kind")
 
 class Live(Struct, omit_defaults=True):
     """`now` is a list of what runs, as texts; `cpu` is percent of one core, memory and disk are bytes; times are seconds since
-    the epoch.  `degraded` is the text of a standing alarm, as when the disk refuses."""
+    the epoch.  `rss` is this process's memory, `memory_used` and `memory_total` are those of what limits it, its container or
+    the machine; `kills` counts what the system has killed for lack of memory.  `degraded` is the text of a standing alarm, as
+    when the disk refuses."""
 
     task_id: str
     epoch: int
@@ -35,7 +37,9 @@ class Live(Struct, omit_defaults=True):
     partial: str = ""
     cpu: float | None = None
     rss: int | None = None
+    memory_used: int | None = None
     memory_total: int | None = None
+    kills: int | None = None
     disk_free: int | None = None
     disk_total: int | None = None
     durable_seq: int = 0

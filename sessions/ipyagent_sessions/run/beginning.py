@@ -123,7 +123,7 @@ def _go_on(run: TaskRun, resume: Resume, now: dict[str, Any]) -> None:
     opened = dict(run.state.execution_state.active_activities)
     cause, from_seq = system.reason or "resumed", run.state.seq
     lost = cause == "worker_lost"
-    loss = recovery.loss_of(run) if lost else ""
+    loss = recovery.loss_of(run) if lost else None
     differences = _environment_differences(run, now) + environment.file_differences(
         run.state.business_state.files, run.session.workspace
     )
@@ -145,7 +145,7 @@ def _go_on(run: TaskRun, resume: Resume, now: dict[str, Any]) -> None:
     if resume.more:
         asked = p.ControlRequested(run.session.place.ids(), "extend", args={"budget": resume.more})
         run.emit("ControlRequested", asked, actor=run.options.actor)
-    if lost:
+    if loss is not None:
         took_s = run.clock.monotonic() - began
         run.emit("RecoveryCompleted", recovery.completed(run, opened, from_seq, took_s, loss, differences))
         recovery.check(run)

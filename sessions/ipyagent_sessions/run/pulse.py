@@ -6,7 +6,7 @@ loop."""
 
 from __future__ import annotations
 
-import shutil
+import functools
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +16,7 @@ from ipyagent_sessions import payloads as p
 from ipyagent_sessions.log import inbox, live
 from ipyagent_sessions.log.inbox import Control
 from ipyagent_sessions.log.lease import HEARTBEAT
+from ipyagent_sessions.run import resources
 from ipyagent_sessions.run.task import TaskRun
 from ipyagent_sessions.run.ticker import TICKER
 from ipyagent_sessions.state import State
@@ -48,6 +49,9 @@ class Pulse:
         self._process: psutil.Process | None = None
         self._cpu: float | None = None
         self._rss: int | None = None
+        self._room = resources.room(run.session.layout.root)
+        self._kills: int | None = None
+        self._watch = resources.Watch()
 
     def start(self) -> None:
         TICKER.add(self._beat)
@@ -83,12 +87,15 @@ class Pulse:
             self._written, self._last = now, picture
 
     def _sample(self) -> None:
-        """CPU and memory; and the journal's file is given back while nothing is written to it."""
+        """CPU, memory and disk, with an alarm before they run out; and an idle journal gives its file back."""
         import psutil
 
         if self._process is None:
             self._process = psutil.Process()
         self._cpu, self._rss = self._process.cpu_percent(None), self._process.memory_info().rss
+        self._room, self._kills = resources.room(self._run.session.layout.root), resources.kills()
+        for alarm in self._watch.look(self._room):
+            self._run.call(functools.partial(self._raise, alarm))
         durable = self._run.appender.durable_seq
         if durable == self._durable:
             self._run.appender.rest()
@@ -117,11 +124,11 @@ class Pulse:
         told = f"the heartbeat had trouble: {type(error).__name__}: {error}"
         if told not in self._told and not self._ended:
             self._told.add(told)
-            self._run.call(lambda: self._alarm(told))
+            self._run.call(lambda: self._raise(p.AlarmRaised("pulse", told)))
 
-    def _alarm(self, told: str) -> None:
+    def _raise(self, alarm: p.AlarmRaised) -> None:
         if not self._ended:
-            self._run.emit("AlarmRaised", p.AlarmRaised("pulse", told))
+            self._run.emit("AlarmRaised", alarm)
 
     def _picture(self) -> live.Live:
         """What there is to see now, without heartbeat and resources."""
@@ -154,13 +161,11 @@ class Pulse:
         return scrub(text.encode()).decode() if scrub is not None and text else text
 
     def _write(self, picture: live.Live) -> None:
-        import psutil
-
         run = self._run
-        disk = shutil.disk_usage(run.session.layout.root)
         picture = live.Live(**{f: getattr(picture, f) for f in picture.__struct_fields__})
         picture.heartbeat = run.clock.now()
-        picture.memory_total = psutil.virtual_memory().total
-        picture.disk_free, picture.disk_total = disk.free, disk.total
+        picture.memory_used, picture.memory_total = self._room.memory_used, self._room.memory_total
+        picture.disk_free, picture.disk_total = self._room.disk_free, self._room.disk_total
+        picture.kills = self._kills
         picture.next_checkpoint = run.triggers.next_in
         live.write_live(run.session.layout, picture, run.appender.disk)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from ipyagent_sessions import payloads as p
+from ipyagent_sessions.log.lease import boot, host
+from ipyagent_sessions.log.live import Live
+from ipyagent_sessions.run import resources
 from ipyagent_sessions.run.task import TaskRun
 from ipyagent_sessions.state import Active, State
 
 NOT_RESTORED: Final = ["kernel variables", "running calls", "child processes"]
-_MUCH: Final = 0.9
-"""The part of the memory from which its use is named as a likely cause."""
-_LITTLE: Final = 0.01
-"""The part of the disk below which it counts as nearly full."""
 
 
 def completed(
-    run: TaskRun, opened: dict[str, Active], from_seq: int, took_s: float, loss: str, differences: list[str]
+    run: TaskRun, opened: dict[str, Active], from_seq: int, took_s: float, loss: Loss, differences: list[str]
 ) -> p.RecoveryCompleted:
     """What a recovery found and did: one sentence for the person, and one for each of its six steps (R133-R149)."""
     repeat = sorted(i for i, a in opened.items() if a.effect != "irreversible" and a.kind != "sleep")
@@ -33,7 +32,7 @@ def completed(
         told.append(_counted(len(ask), "needs an answer", "need an answer"))
     return p.RecoveryCompleted(
         from_seq,
-        "worker_lost",
+        loss.cause,
         f"recovered at event {from_seq}: {', '.join(told)}",
         loaded.checkpoint,
         loaded.refused,
@@ -43,7 +42,7 @@ def completed(
         ask,
         NOT_RESTORED,
         verify,
-        _steps(run, loss, differences, told),
+        _steps(run, loss.told, differences, told),
     )
 
 
@@ -65,18 +64,40 @@ def _steps(run: TaskRun, loss: str, differences: list[str], told: list[str]) -> 
     }
 
 
-def loss_of(run: TaskRun) -> str:
+class Loss(NamedTuple):
+    """How a lost holder was lost: `cause` is worker_lost, or resources where the system ended it for lack of memory."""
+
+    cause: str
+    told: str
+
+
+def loss_of(run: TaskRun) -> Loss:
     """How the loss of the last holder shows; asked before the next one is logged.  `live.json` is its last sign of life."""
     holder, known = run.state.system_state.holder, run.session.live()
-    told = f"process {holder.get('pid', '?')} is gone and left the lease"
+    told = [f"process {holder.get('pid', '?')} is gone and left the lease"]
     if known is None or known.task_id != run.task_id:
-        return told
-    told += f"; its last sign of life was {max(0.0, run.clock.now() - known.heartbeat):.0f} s before"
-    if known.rss and known.memory_total and known.rss >= _MUCH * known.memory_total:
-        told += f"; it used {known.rss / known.memory_total:.0%} of the memory then"
-    if known.disk_free is not None and known.disk_total and known.disk_free <= _LITTLE * known.disk_total:
-        told += "; the disk was nearly full"
-    return told
+        return Loss("worker_lost", told[0])
+    told.append(f"its last sign of life was {max(0.0, run.clock.now() - known.heartbeat):.0f} s before")
+    room = resources.Room(known.memory_used or 0, known.memory_total or 1, known.disk_free or 0, known.disk_total or 0)
+    if room.memory_short:
+        told.append(f"{room.memory_used / room.memory_total:.0%} of the memory was in use then")
+    killed = _killed_since(known, holder)
+    if killed:
+        told.append(
+            f"since then the system has killed {_counted(killed, 'process', 'processes')} for lack of memory, perhaps this one"
+        )
+    if known.disk_total and room.disk_short:
+        told.append("the disk was nearly full")
+    short = room.memory_short or (killed > 0 and room.memory_used >= room.memory_total / 2)
+    return Loss("resources" if short else "worker_lost", "; ".join(told))
+
+
+def _killed_since(known: Live, holder: dict[str, Any]) -> int:
+    """How many processes the killer of this machine has ended since `known` was written, 0 when that is not known."""
+    now = resources.kills()
+    if known.kills is None or now is None or (holder.get("host"), holder.get("boot")) != (host(), boot()):
+        return 0
+    return max(0, now - known.kills)
 
 
 def violations(state: State) -> list[str]:
