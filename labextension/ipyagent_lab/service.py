@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from ipyagent_lab.audience import Audience, Listener
-from ipyagent_lab.herald import Channels, Herald
+from ipyagent_lab.herald import Channels, Herald, kind_of
 from ipyagent_lab.index import LIMIT, Index
 from ipyagent_lab.reading import Entry, read_entry, stamps
+from ipyagent_lab.rescuer import Rescuer
 from ipyagent_lab.shelf import Shelf
 from ipyagent_lab.sweeper import Seen, Sweeper
 from ipyagent_lab.watcher import Watcher
@@ -61,6 +62,7 @@ class Service:
         self.shelf = Shelf()
         self.audience = Audience(self.index, self._picture, lambda error: problem_of(error, self.root), self.clock, log)
         self.herald = Herald(self.session, self.read, self.audience.announce, channels or Channels(), self.clock, log)
+        self.rescuer = Rescuer(self.session, self.read, self._not_rescued, self.clock, log)
         self.watcher: Watcher | None = None
         self.sweeper: Sweeper | None = None
         self._notify = notify
@@ -85,6 +87,7 @@ class Service:
     async def stop(self) -> None:
         self.audience.stop()
         self.herald.stop()
+        self.rescuer.stop()
         reading = [self._reading] if self._reading is not None else []
         for task in [*self._tasks, *reading]:
             task.cancel()
@@ -207,6 +210,8 @@ class Service:
                     entry.row.problem = known.row.problem if known.stamp == entry.stamp else ""
                 if not quiet:
                     self.herald.heed(known, entry)
+                    if kind_of(entry) == "lost" and (known is None or known.seq != entry.seq):
+                        self.rescuer.lost(session_id)
             if self.index.drop(session_id) if entry is None else self.index.put(entry):
                 changed.add(session_id)
         if changed:
@@ -237,7 +242,16 @@ class Service:
             if seen.attended or entry is None:
                 self.touch({seen.session_id})
                 continue
-            row = entry.row
-            if self.index.amend(seen.session_id, seen.state or row.state, seen.silent_since, seen.problem or row.problem):
-                self.audience.list_changed({seen.session_id})
-                self.audience.session_changed([seen.session_id])
+            self._amend(entry, seen.state, seen.silent_since, seen.problem)
+
+    def _amend(self, entry: Entry, state: str | None, silent_since: float | None, problem: str) -> None:
+        row = entry.row
+        if self.index.amend(row.session_id, state or row.state, silent_since, problem or row.problem):
+            self.audience.list_changed({row.session_id})
+            self.audience.session_changed([row.session_id])
+
+    def _not_rescued(self, session_id: str, why: str) -> None:
+        """A lost task that should have gone on by itself does not."""
+        entry = self.index.get(session_id)
+        if entry is not None:
+            self._amend(entry, None, entry.row.silent_since, why)

@@ -49,10 +49,15 @@ def run(store: Store, words: Sequence[str], tries: int) -> int:
             told = _give_up(store, lost)
             print(f"ipyagent: it died {died} times in a row without getting on ({how}); {told}", file=sys.stderr, flush=True)
             return 1
-        wait = min(_LONGEST_S, _FIRST_S * _GROWTH ** (died - 1))
+        wait = wait_after(died)
         print(f"ipyagent: it died of {how} and goes on in {wait:g} s ({died} of {tries})", file=sys.stderr, flush=True)
         time.sleep(wait)
         words = given_again(words)
+
+
+def wait_after(died: int) -> float:
+    """Seconds before going on after so many deaths in a row."""
+    return min(_LONGEST_S, _FIRST_S * _GROWTH ** (died - 1))
 
 
 def _once(words: Sequence[str]) -> int:

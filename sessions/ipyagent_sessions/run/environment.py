@@ -23,6 +23,7 @@ def snapshot(cwd: str | None = None) -> dict[str, Any]:
     listed = "\n".join(f"{k}=={v}" for k, v in sorted(packages.items()))
     return {
         "python": platform.python_version(),
+        "executable": sys.executable,
         "implementation": platform.python_implementation(),
         "platform": f"{platform.system()} {platform.release()} {platform.machine()}",  # platform.platform() starts a process
         "cpus": os.cpu_count(),
