@@ -1,4 +1,4 @@
-"""Configuration: where the store is, and when checkpoints are taken.
+"""Configuration: where the store and the files of the settings are, and when checkpoints are taken.
 
 The checkpoint block of the source documents (B section 4.3) loads unchanged.  An unknown key is an error that names its path.
 A setting that has no effect on this installation is accepted, and reported by `not_in_force` (DESIGN section 11, point 6).
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -32,6 +32,9 @@ _EVENTS: Final = {
 SECTIONS: Final = ("checkpoint", "memory", "model", "models", "mcp", "permissions", "budget", "tools", "secrets")
 """The top keys of a configuration file: when checkpoints are taken, and the settings of agents (`agent.sections`)."""
 _LAYERS: Final = ("business_state", "execution_state", "system_state")
+PROJECT_FILE: Final = "ipyagent.yaml"
+"""Its name in a folder.  It may loosen permissions, so no tool of an agent may write it."""
+VARIABLE: Final = "IPYAGENT_CONFIG"
 
 
 def seconds(value: str | float, where: str) -> float:
@@ -220,3 +223,34 @@ def _jupyter_data() -> Path:
     if (home / "Library").is_dir() and os.uname().sysname == "Darwin":
         return home / "Library" / "Jupyter"
     return Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "jupyter"
+
+
+def user_file(environ: Mapping[str, str]) -> Path | None:
+    """The user's file, if there is one.  Raises ConfigError when `IPYAGENT_CONFIG` names a file that does not exist."""
+    chosen = environ.get(VARIABLE)
+    if chosen:
+        path = Path(chosen).expanduser()
+        if not path.is_file():
+            raise ConfigError(f"{VARIABLE} names {path}, which is not a file", hint=f"create it, or unset {VARIABLE}")
+        return path
+    import platformdirs
+
+    path = platformdirs.user_config_path("ipyagent", appauthor=False) / "config.yaml"
+    return path if path.is_file() else None
+
+
+def project_file(folder: Path) -> Path | None:
+    """The nearest `ipyagent.yaml`: in `folder` or, inside a git checkout, in a folder above it up to the checkout's root.
+
+    Outside a checkout nothing above `folder` is read: a file that somebody left in /tmp must not set permissions.
+    """
+    folder = folder.resolve()
+    ways = [folder, *folder.parents]
+    top = next((i for i, place in enumerate(ways) if (place / ".git").exists()), 0)
+    return next((place / PROJECT_FILE for place in ways[: top + 1] if (place / PROJECT_FILE).is_file()), None)
+
+
+def settings_files(folder: Path) -> list[Path]:
+    """Where settings that permit something stand, or would count if they were put there: no tool writes them."""
+    found = [project_file(folder), user_file(os.environ), folder.resolve() / PROJECT_FILE]
+    return [path for path in found if path is not None]

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tests.history.conftest import Script, appender, ask
 
 from ipyagent_sessions import payloads as p
-from ipyagent_sessions.effects.ledger import ledger, line, still_there
 from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.testing import FakeClock
+from ipyagent_sessions.undo.ledger import ledger, line, still_there
 
 __all__ = ["appender", "ask"]
 

@@ -13,8 +13,7 @@ import pytest
 from tests.cli.conftest import Terminal, folder, terminal
 
 from ipyagent_sessions import payloads as p
-from ipyagent_sessions.effects.ledger import ledger
-from ipyagent_sessions.effects.rollback import carry_out, plan, workspace_of
+from ipyagent_sessions.effects.rollback import carry_out, workspace_of
 from ipyagent_sessions.errors import LeaseHeld
 from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.blobs import Blobs
@@ -22,6 +21,8 @@ from ipyagent_sessions.log.lease import Holder
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
 from ipyagent_sessions.testing import FaultyDisk
+from ipyagent_sessions.undo.files import plan
+from ipyagent_sessions.undo.ledger import ledger
 from ipyagent_sessions.verify import whole
 
 __all__ = ["folder", "terminal"]

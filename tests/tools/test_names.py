@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipyagent_sessions.agent.tools.names import parts
 from ipyagent_sessions.errors import UsageError
+from ipyagent_sessions.workspace.names import parts
 
 ROOT = PurePosixPath("/home/me/work")
 DRIVE = PureWindowsPath(r"C:\work")

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ipyagent_sessions.agent.tools import folder
-from ipyagent_sessions.agent.tools.workspace import Entry, Workspace
 from ipyagent_sessions.errors import UsageError
+from ipyagent_sessions.workspace import folder
+from ipyagent_sessions.workspace.workspace import Entry, Workspace
 
 
 @pytest.fixture(params=["by descriptor", "by name"])

@@ -1,4 +1,4 @@
-"""The layers of the settings: which files there are, what they say together, and which of them said it.
+"""The layers of the settings: what their files say together, and which of them said it.
 
 Low to high: the defaults, the user's file, the project's file (DESIGN section 11, point 5).  Mappings are merged key by key,
 an entry of `models` or `mcp` is taken whole, lists of names add up, everything else is replaced.
@@ -6,47 +6,16 @@ an entry of `models` or `mcp` is taken whole, lists of names add up, everything 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from ipyagent_sessions.errors import ConfigError
 
-PROJECT_FILE: Final = "ipyagent.yaml"
-"""Its name in a folder.  It may loosen permissions, so no tool of an agent may write it."""
-
-VARIABLE: Final = "IPYAGENT_CONFIG"
 DEFAULT: Final = "default"
 _WHOLE: Final = (("models",), ("mcp",))
 
 Layer = tuple[str, dict[str, Any]]
 Place = tuple[str, ...]
-
-
-def user_file(environ: Mapping[str, str]) -> Path | None:
-    """The user's file, if there is one.  Raises ConfigError when `IPYAGENT_CONFIG` names a file that does not exist."""
-    chosen = environ.get(VARIABLE)
-    if chosen:
-        path = Path(chosen).expanduser()
-        if not path.is_file():
-            raise ConfigError(f"{VARIABLE} names {path}, which is not a file", hint=f"create it, or unset {VARIABLE}")
-        return path
-    import platformdirs
-
-    path = platformdirs.user_config_path("ipyagent", appauthor=False) / "config.yaml"
-    return path if path.is_file() else None
-
-
-def project_file(folder: Path) -> Path | None:
-    """The nearest `ipyagent.yaml`: in `folder` or, inside a git checkout, in a folder above it up to the checkout's root.
-
-    Outside a checkout nothing above `folder` is read: a file that somebody left in /tmp must not set permissions.
-    """
-    folder = folder.resolve()
-    ways = [folder, *folder.parents]
-    top = next((i for i, place in enumerate(ways) if (place / ".git").exists()), 0)
-    return next((place / PROJECT_FILE for place in ways[: top + 1] if (place / PROJECT_FILE).is_file()), None)
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -105,9 +74,3 @@ def _copied(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _copied(inner) for key, inner in value.items()}
     return list(value) if isinstance(value, list) else value
-
-
-def settings_files(folder: Path) -> list[Path]:
-    """Where settings that permit something stand, or would count if they were put there: no tool writes them."""
-    found = [project_file(folder), user_file(os.environ), folder.resolve() / PROJECT_FILE]
-    return [path for path in found if path is not None]

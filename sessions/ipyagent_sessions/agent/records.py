@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import msgspec
 
+from ipyagent_sessions import config
 from ipyagent_sessions import payloads as p
-from ipyagent_sessions.agent import layers
 from ipyagent_sessions.agent.settings import Settings
 from ipyagent_sessions.agent.surroundings import Surroundings
 from ipyagent_sessions.agent.tools import leftovers
@@ -70,8 +70,8 @@ class Records:
             # they permit: a model may not write them
             protected=(
                 run.session.place.root,
-                *layers.settings_files(place.folder),
-                *(layers.settings_files(own) if own else ()),
+                *config.settings_files(place.folder),
+                *(config.settings_files(own) if own else ()),
             ),
             mark=run.session.id,
         )

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ipyagent_sessions import config
 from ipyagent_sessions.agent import layers, sections
 from ipyagent_sessions.agent.secrets import Secrets
 from ipyagent_sessions.agent.sections import KEYS, Budget, ModelEntry, Permissions, Tools
@@ -59,7 +60,7 @@ class Settings(Struct, frozen=True):
     @classmethod
     def load(cls, folder: Path, environ: Mapping[str, str] = os.environ) -> Settings:
         """The settings in force in `folder`, read afresh.  Raises ConfigError naming the file and the path of the key."""
-        found = [path for path in (layers.user_file(environ), layers.project_file(folder)) if path is not None]
+        found = [path for path in (config.user_file(environ), config.project_file(folder)) if path is not None]
         stack: list[layers.Layer] = [(layers.DEFAULT, _DEFAULTS)]
         for path in found:
             document = layers.read(path)

@@ -9,10 +9,11 @@ from ipyagent_sessions.commands import outside
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.commands.look import at_of
 from ipyagent_sessions.effects import rollback
-from ipyagent_sessions.effects.rollback import Step
 from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.textsafe import plain
+from ipyagent_sessions.undo import files
+from ipyagent_sessions.undo.files import Step
 from ipyagent_sessions.views.shown import Shown
 
 _DONE: Final = {"restore": "restored", "remove": "removed", "merge": "merged", "already": "was back already"}
@@ -32,7 +33,7 @@ def roll_back(door: Door, options: argparse.Namespace) -> Shown:
     after = _point(session, at_of(session, options.to))
     workspace = rollback.workspace_of(session, rollback.folder_of(session, door.folder))
     effects = outside.of(session)
-    steps = rollback.plan(session, workspace, effects, after, paths=options.file, merge=options.merge)
+    steps = files.plan(session, workspace, effects, after, paths=options.file, merge=options.merge)
     refused = [step for step in steps if step.how == "refused"]
     if options.yes:
         rollback.carry_out(session, workspace, steps, actor=door.actor)

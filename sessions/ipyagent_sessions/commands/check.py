@@ -25,7 +25,7 @@ from ipyagent_sessions.views.shown import Shown, Table
 
 def policy_file(door: Door, block: str = "checkpoint") -> Path | None:
     """The configuration file whose block of that name counts: the project's, else the user's; None when neither has one."""
-    for path in (layers.project_file(door.folder), layers.user_file(os.environ)):
+    for path in (config.project_file(door.folder), config.user_file(os.environ)):
         if path is not None and block in layers.read(path):
             return path
     return None
@@ -50,7 +50,7 @@ def memory_policy_of(door: Door) -> MemoryPolicy:
 def show_config(door: Door, file: str | None) -> Shown:
     """The settings in force, where each comes from, and those that have no force here."""
     policy = policy_of(door, file)
-    source = file or policy_file(door) or f"defaults; put a checkpoint block into {layers.PROJECT_FILE}"
+    source = file or policy_file(door) or f"defaults; put a checkpoint block into {config.PROJECT_FILE}"
     rows: list[list[Any]] = [
         ["checkpoint: interval", formats.duration(policy.interval_s) if policy.interval_s else "never by time"],
         ["checkpoint: events", ", ".join(policy.events) or "none"],

@@ -8,10 +8,10 @@ import msgspec
 
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.commands.look import at_of
-from ipyagent_sessions.effects import ledger
-from ipyagent_sessions.effects.ledger import Effect
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.textsafe import plain
+from ipyagent_sessions.undo import ledger
+from ipyagent_sessions.undo.ledger import Effect
 from ipyagent_sessions.views import formats
 from ipyagent_sessions.views.shown import Table
 

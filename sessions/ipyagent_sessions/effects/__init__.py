@@ -1,6 +1,5 @@
-"""What the tasks of a session did to the world, as the log tells it, and how the files among it are brought back.
+"""What a person does about the files of a session while nobody works in it: bring them back, or give a fork its own.
 
-ledger     a pure function from events to effects, each with its state
-rollback   brings files back to what they held, and never over a later edit by a person
-merging    three-way merges of texts, and the differences that a person is shown
+rollback    brings back what the tasks of a session wrote
+isolation   the workspace of a fork
 """

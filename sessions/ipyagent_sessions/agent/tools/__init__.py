@@ -2,7 +2,6 @@
 
     declare     Tool and @tool; how a tool becomes one of pydantic-ai
     workbench   what built-in tools may touch
-    workspace   the folder that no path of a model leaves
     offered     which tools a model gets, and why it does not get the others
 
 Each built-in tool has a file of its own.  pydantic-ai, DuckDB and pyarrow are imported when a tool is first used.

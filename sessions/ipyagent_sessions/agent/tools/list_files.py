@@ -8,7 +8,7 @@ from typing import Final
 
 from ipyagent_sessions.agent.tools.declare import Tool
 from ipyagent_sessions.agent.tools.workbench import Workbench
-from ipyagent_sessions.agent.tools.workspace import Entry
+from ipyagent_sessions.workspace.workspace import Entry
 
 _MOST: Final = 1_000
 

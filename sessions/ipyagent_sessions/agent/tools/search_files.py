@@ -14,8 +14,8 @@ from ipyagent_sessions.agent.tools.declare import Tool
 from ipyagent_sessions.agent.tools.list_files import no_folder
 from ipyagent_sessions.agent.tools.text import decoded
 from ipyagent_sessions.agent.tools.workbench import Workbench
-from ipyagent_sessions.agent.tools.workspace import Workspace
 from ipyagent_sessions.errors import UsageError
+from ipyagent_sessions.workspace.workspace import Workspace
 
 _MOST_HITS: Final = 200
 _MOST_BYTES: Final = 200_000_000

@@ -18,8 +18,8 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from msgspec import Struct
 
-from ipyagent_sessions.agent.tools.workspace import Workspace
 from ipyagent_sessions.memory.notes import Notes
+from ipyagent_sessions.workspace.workspace import Workspace
 
 T = TypeVar("T")
 

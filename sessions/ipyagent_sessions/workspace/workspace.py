@@ -15,11 +15,11 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from ipyagent_sessions.agent.tools import folder as folders
-from ipyagent_sessions.agent.tools import names
-from ipyagent_sessions.agent.tools.folder import Folder
-from ipyagent_sessions.agent.tools.protected import Protected, permits
 from ipyagent_sessions.errors import UsageError
+from ipyagent_sessions.workspace import folder as folders
+from ipyagent_sessions.workspace import names
+from ipyagent_sessions.workspace.folder import Folder
+from ipyagent_sessions.workspace.protected import Protected, permits
 
 BIGGEST: Final = 64 * 2**20
 """Bytes of a file that is read whole: a pre-image is kept in the log."""

@@ -11,7 +11,7 @@ import os
 import unicodedata
 from pathlib import Path
 
-from ipyagent_sessions.agent.layers import PROJECT_FILE
+from ipyagent_sessions.config import PROJECT_FILE
 
 Identity = tuple[int, int]
 
