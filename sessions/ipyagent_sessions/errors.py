@@ -103,6 +103,14 @@ class ResultLost(ActivityError):
     """The activity had its effect, but its result could not be stored; it will not run again."""
 
 
+class CheckFailed(IpyagentError):
+    """A checked section failed its check as often as it may; `checkpoint` is the seq of the one that it is rolled back to."""
+
+    def __init__(self, message: str, *, checkpoint: int, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.checkpoint = checkpoint
+
+
 class TaskNotCompleted(IpyagentError):
     """A foreground task ended or paused in another state than completed; `state` and `task_id` say which."""
 

@@ -121,7 +121,8 @@ class TaskCancelled(Payload):
 
 
 class ActivityStarted(Payload):
-    """`kind` is step, stage, sleep, model or tool; `effect` is none, idempotent or irreversible."""
+    """`kind` is step, stage, sleep, note, model or tool; `effect` is none, idempotent or irreversible.  `checked` marks the
+    stage of a checked section: what the business state was here is what a failing check brings back."""
 
     name: str
     kind: str = "step"
@@ -135,6 +136,7 @@ class ActivityStarted(Payload):
     until: str | None = None
     compensable: bool = False
     verifiable: bool = False
+    checked: bool = False
 
 
 class ActivityProgressed(Payload):
@@ -232,11 +234,12 @@ class ApprovalResolved(Payload):
 
 
 class FileWritten(Payload):
-    """`before` names the blob of what the file held, null when there was none or it is not kept; `after` that of what it is to
-    hold, of a text that a merge could need.  `tool` and `call` say which call of an agent's tool wrote it."""
+    """`checksum` is of what it holds, null when it is gone.  `before` names the blob of what the file held, null when there
+    was none or it is not kept; `after` that of what it is to hold, of a text that a merge could need.  `tool` and `call` say
+    which call of an agent's tool wrote it; `tool` is "checked" when a checked section noticed it."""
 
     path: str
-    checksum: str
+    checksum: str | None
     size: int | None = None
     lines: int | None = None
     before: str | None = None
@@ -257,6 +260,23 @@ class FileRolledBack(Payload):
     before: str | None = None
     before_checksum: str | None = None
     merged: bool = False
+
+
+class CheckFailed(Payload):
+    """An attempt of a checked section failed its check (`why`), and is rolled back: the business state is again what it was at
+    the checkpoint with the seq `checkpoint`.  `files` are those that are back, `kept` those that are not, since somebody else
+    may have changed them; `compensated` are activities that were undone, `stays` irreversible ones that nothing undid."""
+
+    name: str
+    attempt: int
+    attempts: int
+    why: str
+    sentence: str
+    checkpoint: int
+    files: list[str] = []
+    kept: list[str] = []
+    compensated: list[str] = []
+    stays: list[str] = []
 
 
 class CheckpointCreated(Payload):
@@ -355,6 +375,7 @@ SCHEMAS: dict[str, type[Payload]] = {
         ApprovalResolved,
         FileWritten,
         FileRolledBack,
+        CheckFailed,
         CheckpointCreated,
         RecoveryCompleted,
         ControlRequested,

@@ -14,7 +14,7 @@ from msgspec import Raw, Struct, field
 from ipyagent_sessions.events import NULL
 from ipyagent_sessions.lifecycle import TaskState
 
-FORM: Final = 7
+FORM: Final = 8
 """The form of the state.  It goes up when a field is added or the fold changes: snapshots of another form are folded again."""
 
 
@@ -66,6 +66,19 @@ class Stage(Struct):
     name: str
     seq: int
     done: bool = False
+
+
+class Section(Struct):
+    """A checked section: why its attempts failed, the seq since which the present one runs, its checkpoint, and, while it is
+    open, the business state at its start."""
+
+    since: int
+    current_goal: str | None
+    completed: int
+    values: dict[str, Any]
+    large: bool
+    checkpoint: int = 0
+    failures: list[str] = []
 
 
 class Approval(Struct):
@@ -121,6 +134,7 @@ class ExecutionState(Struct):
 
     current_stage: str = ""
     stages: dict[str, Stage] = {}
+    sections: dict[str, Section] = {}
     active_activities: dict[str, Active] = {}
     approvals: dict[str, Approval] = {}
     done: int = 0

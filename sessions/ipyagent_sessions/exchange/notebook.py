@@ -131,7 +131,7 @@ class _Writer:
 
     def _ended(self, event: Event) -> None:
         body = payload(self.session, event)
-        if body.get("kind") in ("stage", "value", "sleep"):
+        if body.get("kind") in ("stage", "value", "sleep", "note"):
             return
         took = formats.duration(event.execution_time_ms / 1000) if event.execution_time_ms is not None else ""
         state = "completed" if event.event_type == "ActivityCompleted" else "failed"

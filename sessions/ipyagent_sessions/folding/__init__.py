@@ -10,7 +10,7 @@ from typing import Final
 
 from ipyagent_sessions.errors import NewerFormat
 from ipyagent_sessions.events import SCHEMA_VERSION, Event
-from ipyagent_sessions.folding import activities, business, people, records, tasks
+from ipyagent_sessions.folding import activities, business, people, records, sections, tasks
 from ipyagent_sessions.folding.activities import INLINE_RESULT
 from ipyagent_sessions.folding.people import meant
 from ipyagent_sessions.folding.reading import parsed
@@ -80,6 +80,7 @@ _HANDLERS: Final[dict[str, Callable[[State, Event], None]]] = {
     "ActivityFailed": activities.activity_failed,
     "ActivityRetried": activities.activity_retried,
     "ActivityCompensated": activities.activity_compensated,
+    "CheckFailed": sections.check_failed,
     "StateChanged": business.state_changed,
     "ApprovalRequested": people.approval_requested,
     "ApprovalResolved": people.approval_resolved,

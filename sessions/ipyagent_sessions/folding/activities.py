@@ -6,6 +6,7 @@ from typing import Final
 
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.events import NULL, Event
+from ipyagent_sessions.folding import sections
 from ipyagent_sessions.folding.reading import parsed
 from ipyagent_sessions.state import Active, Recorded, Stage, State
 
@@ -20,6 +21,8 @@ def activity_started(state: State, event: Event) -> None:
     if body.kind == "stage":
         run.stages[activity_id] = Stage(body.name, event.seq)
         run.current_stage = activity_id
+        if body.checked:
+            sections.opened(state, event)
         return
     run.active_activities[activity_id] = Active(
         event.seq,
@@ -49,7 +52,7 @@ def activity_progressed(state: State, event: Event) -> None:
         run.total, run.text = body.total, body.text
 
 
-UNCOUNTED: Final = frozenset({"value", "sleep", "emit"})
+UNCOUNTED: Final = frozenset({"value", "sleep", "emit", "note"})
 """Recorded results that are no work of their own."""
 
 
@@ -63,6 +66,7 @@ def activity_completed(state: State, event: Event) -> None:
             stage.done = True
         business.completed_subtasks.append(f"{activity_id} {body.name}")
         run.current_stage = activity_id.rpartition(".")[0]
+        sections.closed(state, activity_id)
         return
     active = run.active_activities.pop(activity_id, None)
     inline = body.result_blob is None and len(memoryview(body.result)) <= INLINE_RESULT

@@ -40,13 +40,17 @@ def state_changed(state: State, event: Event) -> None:
 
 def file_written(state: State, event: Event) -> None:
     body: p.FileWritten = parsed(event)
-    state.business_state.files[body.path] = {"checksum": body.checksum, "size": body.size, "seq": event.seq}
+    _holds(state, event, body)
     if event.activity_id is not None:
         emitted(state, event)
 
 
 def file_rolled_back(state: State, event: Event) -> None:
     body: p.FileRolledBack = parsed(event)
+    _holds(state, event, body)
+
+
+def _holds(state: State, event: Event, body: p.FileWritten | p.FileRolledBack) -> None:
     if body.checksum is None:
         state.business_state.files.pop(body.path, None)
     else:

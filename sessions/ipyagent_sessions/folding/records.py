@@ -12,6 +12,9 @@ def checkpoint_created(state: State, event: Event) -> None:
     body: p.CheckpointCreated = parsed(event)
     state.checkpoint = Checkpointed(event.seq, body.label, event.timestamp, body.trigger)
     state.checkpoints += 1
+    section = state.execution_state.sections.get(state.execution_state.current_stage)
+    if body.trigger == "checked" and section is not None:
+        section.checkpoint = event.seq
 
 
 def recovery_completed(state: State, event: Event) -> None:

@@ -30,7 +30,11 @@ def session_forked(state: State, event: Event) -> None:
     opened = state.execution_state.active_activities  # nothing is under way; an effect cut short is still of unknown outcome
     state.execution_state.active_activities = {key: call for key, call in opened.items() if call.effect != "none"}
     results = state.business_state.results
-    state.business_state.results = {key: done for key, done in results.items() if not done.compensated}
+    state.business_state.results = {
+        key: done
+        for key, done in results.items()
+        if not done.compensated and done.kind != "note"  # files are noted anew
+    }
     if body.direction:
         sys.instruction = body.direction
     state.title = body.title or state.title

@@ -13,7 +13,7 @@ import hashlib
 import os
 import random
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -25,6 +25,7 @@ from ipyagent_sessions import events as ev
 from ipyagent_sessions.config import seconds
 from ipyagent_sessions.errors import IdentityError, ResultLost, UsageError
 from ipyagent_sessions.run import calls, identity, large, recall, settle, waiting
+from ipyagent_sessions.run.checked import Checked, Work, as_patterns
 from ipyagent_sessions.run.definitions import ONCE, OPTIONS, Activity, Effect, Inner, Retry, check_effect
 from ipyagent_sessions.run.execute import Plan, Unsettled, default_retry, execute, rest
 from ipyagent_sessions.run.naming import Names
@@ -275,6 +276,34 @@ class Context:
                 f"stage {name!r} begins in one of several parallel coroutines", hint="stages follow one another"
             )
         return Stage(self._run, self._names, str(name))
+
+    async def checked(
+        self,
+        name: str,
+        part: Callable[..., Awaitable[Any]],
+        /,
+        *args: Any,
+        check: Callable[..., Any] | Activity,
+        files: str | Sequence[str] = (),
+        attempts: int = 3,
+    ) -> Any:
+        """`part(*args, failure=...)`, an async function of the body, until its check says that it is good; gives its value.
+
+        `check(value)` is an activity: None and True are good; False, a text and an exception are the failure.  Then declared
+        compensations of the part's activities run, the files below `ctx.folder` that match `files` go back to what they held,
+        and so does the business state; `part` is called again, with the failure as text.  `failure` is None the first time.
+        Files that somebody else may have changed are not touched: a person is asked.
+
+        A stage named `name`, with a checkpoint at its start; each attempt is a stage in it.  Raises CheckFailed after
+        `attempts` of them, UsageError when the files are too many or too large to be noted.
+        """
+        if self._names.beside_others():
+            raise IdentityError(
+                f"section {name!r} begins in one of several parallel coroutines", hint="sections follow one another"
+            )
+        activity = self._activity(check, "check", None)
+        work = Work(str(name), part, args, activity, as_patterns(files), attempts)
+        return await Checked(self._run, self._names, self.folder, self.run).section(work)
 
     # Recorded values
 

@@ -89,6 +89,10 @@ class Names:
         self._staged_by = asyncio.current_task()
         return made, parent
 
+    def skip(self, stages: int) -> None:
+        """Number the next stage as if so many had been here before it."""
+        self._children[self.stage] = self._children.get(self.stage, 0) + stages
+
     def leave(self) -> None:
         """Close the innermost stage."""
         self._stages.pop()

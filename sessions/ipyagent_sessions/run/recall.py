@@ -39,13 +39,13 @@ def recall(run: TaskRun, plan: Plan, recorded: Recorded) -> Any:
     if not recorded.ok:
         raise _recorded_error(run, recorded)
     can_undo(run, plan)
-    return _load(run, plan, recorded)
+    return value_of(run, recorded, pickle=plan.activity.pickle)
 
 
-def _load(run: TaskRun, plan: Plan, recorded: Recorded) -> Any:
-    """The value; a pickled one only when this task or its own activity allows pickle and all of it was made in this
+def value_of(run: TaskRun, recorded: Recorded, *, pickle: bool = False) -> Any:
+    """The value; a pickled one only when this task or its own activity (`pickle`) allows that and all of it was made in this
     store, else NotSerialisable."""
-    trusted = (plan.activity.pickle or run.options.pickle) and run.session.native
+    trusted = (pickle or run.options.pickle) and run.session.native
     if not recorded.by_reference:
         return codec.loads(recorded.result, trust_pickle=trusted)
     event = run.session.event(recorded.seq)

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from ipyagent_sessions.errors import (
+    CheckFailed,
     ControlRefused,
     IdentityError,
     LeaseLost,
@@ -121,7 +122,8 @@ async def _body(run: TaskRun, workflow: Workflow, args: tuple[Any, ...], kwargs:
     if not isinstance(error, Exception):
         raised, error = error, RuntimeError(f"the workflow raised {type(error).__name__}: {error}")
         error.__cause__ = raised
-    return await _failed(run, error, "error", frames.of(error, workflow.function))
+    cause = "logic" if isinstance(error, CheckFailed) else "error"
+    return await _failed(run, error, cause, frames.of(error, workflow.function))
 
 
 _DEFINITION: Final = (IdentityError, UsageError, NotSerialisable)

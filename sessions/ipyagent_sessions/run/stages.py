@@ -14,11 +14,12 @@ from ipyagent_sessions.run.task import TaskRun
 class Stage:
     """See `Context.stage`.  `id` is its number (1, 2, 2.1, ...) once it is open."""
 
-    def __init__(self, run: TaskRun, names: Names, name: str) -> None:
+    def __init__(self, run: TaskRun, names: Names, name: str, *, checked: bool = False) -> None:
         self._run = run
         self._names = names
         self.name = name
         self.id = ""
+        self._checked = checked
 
     async def __aenter__(self) -> Self:
         run = self._run
@@ -32,7 +33,8 @@ class Stage:
                 )
             if known is None:
                 run.check()
-                run.emit("ActivityStarted", payloads.ActivityStarted(self.name, "stage", stage=parent), activity_id=self.id)
+                started = payloads.ActivityStarted(self.name, "stage", stage=parent, checked=self._checked)
+                run.emit("ActivityStarted", started, activity_id=self.id)
         except BaseException:
             self._names.leave()
             raise

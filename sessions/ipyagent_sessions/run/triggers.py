@@ -20,7 +20,8 @@ VOLUME: Final = 10_000
 log."""
 MATERIALISE_S: Final = 30.0
 """Unnamed snapshots are written at most this often, in seconds."""
-_SMALL: Final = ("value", "sleep", "emit")
+_WRITTEN: Final = frozenset({"time", "volume", "stage", "checked", "manual", "interrupted", "end"})
+_SMALL: Final = ("value", "sleep", "emit", "note")
 
 
 class Triggers:
@@ -75,9 +76,7 @@ class Triggers:
         now = self._clock.monotonic()
         if trigger == "time":
             self._due_at = self._next_due()
-        write = (
-            trigger in ("time", "volume", "stage", "manual", "interrupted", "end") or now - self._materialised >= MATERIALISE_S
-        )
+        write = trigger in _WRITTEN or now - self._materialised >= MATERIALISE_S
         if write:
             self._materialised, self._since = now, 0
         return write

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
-from ipyagent_sessions.errors import IpyagentError, UsageError
+from ipyagent_sessions.errors import IpyagentError, PersistenceError, UsageError
 from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.blobs import Blobs
 from ipyagent_sessions.session import Session
@@ -136,7 +136,8 @@ def checksum(data: bytes | None) -> str | None:
 def bring_back(session: Session, workspace: Workspace, step: Step, appender: Appender, *, actor: str = ev.ENGINE) -> None:
     """Do a step that is not refused, and log it; nothing is made durable but the blob of what is replaced.
 
-    Raises UsageError when the file is no longer what the plan saw.
+    Raises UsageError when the file is no longer what the plan saw, PersistenceError when the disk refuses; then it is as it
+    was.
     """
     body = p.FileRolledBack(step.path, step.undoes, checksum(step.then), None if step.then is None else len(step.then))
     blobs: dict[str, bytes] = {}
@@ -145,11 +146,21 @@ def bring_back(session: Session, workspace: Workspace, step: Step, appender: App
         if step.now is not None:
             body.before = Blobs.name(step.now)
             blobs[body.before] = step.now
-            session.blobs.write(body.before, step.now, appender.disk)  # before it is replaced, not with the event
+            _keep(session, body.before, step.now, appender)
         restore(workspace, step)
     appender.disk.seam("after file rolled back")
     system = appender.state.system_state
     appender.emit("FileRolledBack", body, task_id=system.task_id, actor=actor, ignorable=True, blobs=blobs)
+
+
+def _keep(session: Session, name: str, data: bytes, appender: Appender) -> None:
+    """Store what is to be replaced: before that, and not with the event, which follows it."""
+    try:
+        session.blobs.write(name, data, appender.disk)
+    except OSError as error:
+        raise PersistenceError(
+            f"what a file holds could not be kept: {error.strerror or error}", hint="free some space; it was not rolled back"
+        ) from error
 
 
 def restore(workspace: Workspace, step: Step) -> None:
