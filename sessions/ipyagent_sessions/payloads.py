@@ -236,7 +236,7 @@ class ApprovalResolved(Payload):
 class FileWritten(Payload):
     """`checksum` is of what it holds, null when it is gone.  `before` names the blob of what the file held, null when there
     was none or it is not kept; `after` that of what it is to hold, of a text that a merge could need.  `tool` and `call` say
-    which call of an agent's tool wrote it; `tool` is "checked" when a checked section noticed it."""
+    which call of an agent's tool wrote it; `tool` is "checked section" when one noticed it."""
 
     path: str
     checksum: str | None

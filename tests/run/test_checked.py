@@ -18,6 +18,7 @@ from ipyagent_sessions.run.definitions import Workflow, workflow
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.undo.ledger import ledger
 from ipyagent_sessions.verify import whole
+from ipyagent_sessions.views.story import line_of
 
 
 @pytest.fixture
@@ -556,3 +557,23 @@ def test_sections_follow_one_another(engine: Engine, folder: Path) -> None:
     assert handle.wait(PATIENCE)
     with pytest.raises(TaskNotCompleted, match="sections follow one another"):
         handle.result()
+
+
+def test_sql_and_the_log_tell_of_it(engine: Engine, folder: Path, witness: Witness) -> None:
+    session = engine.ended(engine.start(World(folder, witness, good=9, attempts=2).flow), "failed")
+    first, second = bodies(session, "CheckFailed")
+    failures = engine.store.sql("SELECT what, name, error, cause FROM failures ORDER BY seq").rows()
+    assert [(r["what"], r["error"], r["cause"]) for r in failures[:2]] == [
+        ("check", b["why"], "logic") for b in (first, second)
+    ]
+    assert (failures[2]["what"], failures[2]["cause"]) == ("task", "logic")
+    recoveries = engine.store.sql("SELECT cause, from_seq, sentence FROM recoveries ORDER BY seq").rows()
+    assert [r["sentence"] for r in recoveries] == [first["sentence"], second["sentence"]]
+    assert {(r["cause"], r["from_seq"]) for r in recoveries} == {("logic", first["checkpoint"])}
+    effects = engine.store.sql("SELECT DISTINCT state FROM effects WHERE what = 'file'").rows()
+    assert effects == [{"state": "rolled back"}]
+    lines = [line_of(e) for e in session.events()]
+    assert first["sentence"] in lines
+    assert "src/a.py is back" in lines
+    assert "src/deep/new.py is removed: it was not there before" in lines
+    assert "src/gone.py removed by checked section, its former content is kept" in lines

@@ -136,6 +136,9 @@ export class Lanes {
       case 'ActivityFailed':
         this.close(id, at, event.seq, 'failed', problem(body));
         break;
+      case 'CheckFailed':
+        this.close(id, at, event.seq, 'failed', str(body['why']));
+        break;
       case 'ActivityRetried':
         this.retried(event, at, body, id);
         break;

@@ -33,6 +33,7 @@ const TELLERS: Record<string, (body: Body) => string> = {
   FileWritten: b => `${str(b['path'])} (${size(typeof b['size'] === 'number' ? b['size'] : null)})`,
   CheckpointCreated: b => `${str(b['label'])} ${str(b['trigger'])}`.trim(),
   RecoveryCompleted: b => str(b['sentence']),
+  CheckFailed: b => str(b['sentence']),
   ControlRequested: b => `${str(b['action'])}${b['outcome'] === 'refused' ? ` refused: ${str(b['reason'])}` : ''}`,
   AlarmRaised: b => `${str(b['kind'])}: ${str(b['text'])}`
 };
@@ -55,7 +56,7 @@ export function wordsOf(type: string): string {
     .toLowerCase();
 }
 
-const BAD = new Set(['ActivityFailed', 'ActivityRetried', 'TaskFailed', 'AlarmRaised', 'ErrorOccurred', 'BudgetExceeded']);
+const BAD = new Set(['ActivityFailed', 'CheckFailed', 'ActivityRetried', 'TaskFailed', 'AlarmRaised', 'ErrorOccurred', 'BudgetExceeded']);
 
 export function isFailure(event: EventLine): boolean {
   return BAD.has(event.event_type) || (event.event_type === 'TaskSuspended' && isFields(event.payload) && event.payload['reason'] === 'worker_lost');

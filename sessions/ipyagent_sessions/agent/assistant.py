@@ -14,6 +14,7 @@ from pydantic_ai.models import Model
 
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.agent import turn
+from ipyagent_sessions.agent.checking import ATTEMPTS, Check, checked
 from ipyagent_sessions.agent.conversation import exchanges
 from ipyagent_sessions.agent.models import resolve
 from ipyagent_sessions.agent.models.cassette import Exchange
@@ -42,7 +43,13 @@ Say plainly what you did, what you could not do, and what you are not sure of. A
 
 @workflow(name="ask")
 async def converse(
-    ctx: Context, prompt: str, model: str | None = None, approve: Permission = "ask", schema: str | None = None
+    ctx: Context,
+    prompt: str,
+    model: str | None = None,
+    approve: Permission = "ask",
+    schema: str | None = None,
+    check: str = "",
+    attempts: int = ATTEMPTS,
 ) -> Any:
     """One turn with the built-in agent: its tools are those of the notebook and the workspace, the user's own and MCP's."""
     place = here()
@@ -66,14 +73,18 @@ async def converse(
             ctx.task.emit("AlarmRaised", p.AlarmRaised("mcp", f"{name} is not offered: {why}"))
         verifiers = {tool.name: tool.verify for tool in offer.tools if tool.verify is not None}
         rules = rules_of(settings, approve, model=model)
-        return await turn.take(ctx, agent, prompt, rules, records, verifiers, toolsets=served.toolsets)
+
+        async def take(said: str) -> Any:
+            return await turn.take(ctx, agent, said, rules, records, verifiers, toolsets=served.toolsets)
+
+        return await checked(ctx, Check(check, attempts), prompt, records, take)
 
 
 converse.kind = "agent"
 
 
 async def turn_of(
-    ctx: Context, agent: Agent[Any, Any], prompt: str, *, model: str | None, approve: Permission, deps: str
+    ctx: Context, agent: Agent[Any, Any], prompt: str, *, model: str | None, approve: Permission, deps: str, check: Check
 ) -> Any:
     """One turn with an agent of the user's own: its tools, its output type.  What its author gave it without declaring an
     effect may be called without asking, and counts as irreversible."""
@@ -85,7 +96,12 @@ async def turn_of(
     if deps:
         options["deps"] = place.variable(deps, "--deps")
     rules = rules_of(settings, approve, unknown="auto", model=model)
-    return await turn.take(ctx, agent, prompt, rules, Records(ctx.task, place, settings), **options)
+    records = Records(ctx.task, place, settings)
+
+    async def take(said: str) -> Any:
+        return await turn.take(ctx, agent, said, rules, records, **options)
+
+    return await checked(ctx, check, prompt, records, take)
 
 
 def check(place: Surroundings, model: str, schema: str, *, before: str = "") -> str:

@@ -115,12 +115,12 @@ class Calls:
 
     def _began(self, tool: str, key: str) -> bool:
         """Whether this very call was permitted before: the rules of a later execution do not undo that it began."""
-        made, state = f"main/{tool}:{key}", self._run.state
+        made, state = self._ctx.id_of(tool, key), self._run.state
         return made in state.business_state.results or made in state.execution_state.active_activities
 
     def _asked_before(self, tool: str, key: str) -> bool:
         """Whether this very call was put to a person: then that answer counts, whatever is allowed by now."""
-        return f"main/approve:{tool} {key}" in self._run.approvals
+        return self._ctx.id_of("approve", f"{tool} {key}") in self._run.approvals
 
     async def _executed(
         self,

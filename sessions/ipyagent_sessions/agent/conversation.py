@@ -31,6 +31,7 @@ from ipyagent_sessions import payloads as p
 from ipyagent_sessions.agent.models.cassette import Exchange
 from ipyagent_sessions.run.task import TaskRun
 from ipyagent_sessions.session import Session
+from ipyagent_sessions.state import State
 
 _LONGEST_TEXT: Final = 20_000
 """Characters of a message that are kept as plain text, for reading and searching; the whole is in `message`."""
@@ -115,15 +116,15 @@ def _packed(session: Session, body: p.MessageAdded) -> bytes:
 class Conversation:
     """The conversation of a running task.
 
-    `begun` says that the task had added to it before this execution.  `earlier` is how many responses the task before it got,
-    `earlier_seqs` where its events are."""
+    `begun` says that the turn (the present attempt of it, when it is checked) had added to it before this execution.
+    `earlier` is how many responses the task before it got, `earlier_seqs` where its events are."""
 
     def __init__(self, run: TaskRun) -> None:
         self._run = run
         built = thread(run.session)
         kept = built.kept
         self._answers = built.answers
-        self.begun = bool(kept) and kept[-1].event.seq > run.state.system_state.queued_seq
+        self.begun = bool(kept) and kept[-1].event.seq > _began_at(run.state)
         if self.begun and kept[-1].body.closing:  # the turn had its output, and a crash came before the log said so
             kept.pop()
         self._messages = messages_of(run.session, kept)
@@ -227,6 +228,12 @@ class Conversation:
             body.finish_reason = message.finish_reason or ""
             body.tools = [call.tool_name for call in calls_of(message)]
         self._run.emit("MessageAdded", body, activity_id=activity_id, blobs=blobs or None, **used)
+
+
+def _began_at(state: State) -> int:
+    """The event after which the messages of the present turn come."""
+    attempts = [section.since for section in state.execution_state.sections.values()]
+    return max([state.system_state.queued_seq, *attempts])
 
 
 def clean(message: ModelMessage) -> ModelMessage:

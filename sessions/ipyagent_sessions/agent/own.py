@@ -17,11 +17,19 @@ class AgentWorkflow(Workflow):
 
     def __init__(self, agent: Any, name: str) -> None:
         async def turn(
-            ctx: Context, prompt: str, model: str | None = None, approve: Permission = "ask", deps: str = ""
+            ctx: Context,
+            prompt: str,
+            model: str | None = None,
+            approve: Permission = "ask",
+            deps: str = "",
+            check: str = "",
+            attempts: int = 3,
         ) -> Any:
             from ipyagent_sessions.agent import assistant
+            from ipyagent_sessions.agent.checking import Check
 
-            return await assistant.turn_of(ctx, agent, prompt, model=model, approve=approve, deps=deps)
+            passes = Check(check, attempts)
+            return await assistant.turn_of(ctx, agent, prompt, model=model, approve=approve, deps=deps, check=passes)
 
         super().__init__(turn, name=name)
         self.model = _model_name(agent)

@@ -149,7 +149,7 @@ class Requests:
         """The key of a request: its number, and how often it failed for good before."""
         results = self._run.state.business_state.results
         key, again = str(number), 1
-        while (found := results.get(f"main/model:{key}")) is not None and not found.ok:
+        while (found := results.get(self._ctx.id_of("model", key))) is not None and not found.ok:
             again += 1
             key = f"{number}.{again}"
         return key

@@ -40,7 +40,7 @@ def ask(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandle |
         raise UsageError("there is nothing to ask", hint=f'{door.prefix} ask "...", or the question below %%agent')
     named = filled(options.model, door.namespace)
     model = assistant.check(surroundings.here(), named, options.schema, before=_model_before(door, options.session))
-    given = {"model": model, "approve": options.approve, "schema": options.schema}
+    given = {"model": model, "approve": options.approve, "schema": options.schema, **_check(door, options)}
     started = launch(
         door.store,
         assistant.converse,
@@ -65,6 +65,18 @@ def ask(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandle |
     assert started.handle is not None
     door.talk.session_id = started.session.id
     return go(door, screen, started.handle, background=options.bg)
+
+
+def _check(door: Door, options: argparse.Namespace) -> dict[str, Any]:
+    """The check that the turn has to pass.  Raises UsageError for attempts without one, and for none."""
+    if options.attempts is None:
+        return {"check": door.without_secrets(options.check)}
+    if not options.check or options.attempts < 1:
+        raise UsageError(
+            f"--attempts {options.attempts}: how often a turn that fails its check is tried",
+            hint='--check "pytest -q" --attempts 3',
+        )
+    return {"check": door.without_secrets(options.check), "attempts": options.attempts}
 
 
 def filled(text: str, namespace: Mapping[str, Any] | None) -> str:

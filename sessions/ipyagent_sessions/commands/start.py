@@ -13,6 +13,7 @@ from ipyagent_sessions.commands.check import policy_of
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.commands.follow import Screen, follow
 from ipyagent_sessions.errors import NotFound, TaskNotCompleted, UsageError
+from ipyagent_sessions.events import payload_of
 from ipyagent_sessions.lifecycle import ENDED, TaskState
 from ipyagent_sessions.retention import clean
 from ipyagent_sessions.run import outage
@@ -114,7 +115,8 @@ def run_again(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHa
 def fork(door: Door, options: argparse.Namespace) -> Shown:
     """A new session that shares the log up to an event; lists what still exists from after it.
 
-    Without `--at` that is the newest event; for a failed or cancelled task the last one before its end, so that it can go on.
+    Without `--at` that is the newest event; for a failed or cancelled task the last one before its end, so that it can go on,
+    and for one whose check failed as often as it may the last good checkpoint.
     """
     session = door.session(options.id)
     at = look.at_of(session, options.at)
@@ -151,10 +153,12 @@ def fork(door: Door, options: argparse.Namespace) -> Shown:
 
 
 def before_end(session: Session) -> int | None:
-    """The event before a failed or cancelled task's end; None when its task did not end so."""
+    """The event before a failed or cancelled task's end, from which it can go on; None when its task did not end so."""
     if session.state().system_state.status not in (TaskState.FAILED, TaskState.CANCELLED):
         return None
-    return max(e.seq for e in session.events() if e.event_type in ("TaskFailed", "TaskCancelled")) - 1
+    end = max((e for e in session.events() if e.event_type in ("TaskFailed", "TaskCancelled")), key=lambda e: e.seq)
+    body = payload_of(end)
+    return int(body["last_checkpoint"]) if body.get("cause") == "logic" else end.seq - 1
 
 
 def _how_to_go_on(door: Door, child: Session) -> str:
@@ -227,7 +231,9 @@ def _hint(door: Door, session: Session, state: str) -> str:
     """What a person can do about a task that did not complete."""
     asks = door.prefix
     if state == "failed":
-        return f"what happened: {asks} log {session.id}; go on from just before the failure: {asks} fork {session.id}"
+        logic = session.state().system_state.reason == "logic"
+        place = "the last good checkpoint" if logic else "just before the failure"
+        return f"what happened: {asks} log {session.id}; go on from {place}: {asks} fork {session.id}"
     pending = [a for a in session.state().execution_state.approvals.values() if a.answer is None]
     if state == "suspended" and pending and all(a.kind == "outcome" for a in pending):
         return f"say what happened with {asks} approve {session.id} --choice ..., then: {asks} resume {session.id}"

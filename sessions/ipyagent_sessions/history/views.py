@@ -283,20 +283,21 @@ VIEWS: Final = (
     ),
     View(
         "failures",
-        "One row a failure: of an activity, of a task, or an error that was reported.",
+        "One row a failure: of an activity, of a task, of a check, or an error that was reported.",
         """
         SELECT session_id, seq, timestamp, task_id, activity_id, attempt,
-            CASE event_type WHEN 'ActivityFailed' THEN 'activity' WHEN 'TaskFailed' THEN 'task' ELSE 'error' END AS what,
+            CASE event_type WHEN 'ActivityFailed' THEN 'activity' WHEN 'TaskFailed' THEN 'task' WHEN 'CheckFailed' THEN 'check'
+                ELSE 'error' END AS what,
             payload->>'$.name' AS name, payload->>'$.error_type' AS error_type,
-            coalesce(payload->>'$.error', payload->>'$.message') AS error,
-            CASE event_type WHEN 'TaskFailed' THEN coalesce(payload->>'$.cause', 'error')
+            coalesce(payload->>'$.error', payload->>'$.why', payload->>'$.message') AS error,
+            CASE event_type WHEN 'TaskFailed' THEN coalesce(payload->>'$.cause', 'error') WHEN 'CheckFailed' THEN 'logic'
                 WHEN 'ActivityFailed' THEN CASE WHEN payload->>'$.aborted' = 'true' THEN 'aborted'
                     WHEN payload->>'$.timed_out' = 'true' THEN 'timeout' ELSE 'error' END END AS cause,
             nullif(payload->>'$.traceback', '') AS traceback
-        FROM base.events WHERE event_type IN ('ActivityFailed', 'TaskFailed', 'ErrorOccurred')""",
+        FROM base.events WHERE event_type IN ('ActivityFailed', 'TaskFailed', 'CheckFailed', 'ErrorOccurred')""",
         {
-            "what": "activity, task or error",
-            "cause": "class of the failure: error, timeout, aborted, or the cause of a task's end",
+            "what": "activity, task, check (of a checked section) or error",
+            "cause": "class of the failure: error, timeout, aborted, logic (a check), or the cause of a task's end",
         },
     ),
     View(
@@ -311,7 +312,7 @@ VIEWS: Final = (
     ),
     View(
         "recoveries",
-        "One row a recovery after a loss: how long it took, what was lost and what is done again.",
+        "One row a recovery after a loss, with what was lost and what is done again, or a roll back after a failed check.",
         """
         SELECT session_id, seq, timestamp, task_id, payload->>'$.cause' AS cause, (payload->>'$.from_seq')::BIGINT AS from_seq,
             (payload->>'$.checkpoint_seq')::BIGINT AS checkpoint_seq,
@@ -321,8 +322,14 @@ VIEWS: Final = (
             (coalesce(json_array_length(payload->'$.unknown'), 0)
                 + coalesce(json_array_length(payload->'$.to_verify'), 0))::BIGINT AS unknown,
             payload->>'$.sentence' AS sentence, payload->'$.steps' AS steps
-        FROM base.events WHERE event_type = 'RecoveryCompleted'""",
+        FROM base.events WHERE event_type = 'RecoveryCompleted'
+        UNION ALL
+        SELECT session_id, seq, timestamp, task_id, 'logic', (payload->>'$.checkpoint')::BIGINT,
+            (payload->>'$.checkpoint')::BIGINT, NULL, 0, 0, 0, payload->>'$.sentence', NULL
+        FROM base.events WHERE event_type = 'CheckFailed'""",
         {
+            "cause": "worker_lost, or logic: a check failed",
+            "duration_ms": "NULL for a roll back",
             "from_seq": "the event that the task went on from",
             "checkpoint_seq": "the checkpoint that the state was read from, NULL when it was folded from the first event",
             "lost_events": "appended by the lost holder and never on disk; none of them was acknowledged in mode sync",

@@ -36,7 +36,7 @@ from ipyagent_sessions.workspace.workspace import Workspace
 LONGEST: Final = 4_000
 """Characters of a failure that are kept: its end, where the outputs of tests say what is wrong."""
 _TOLD: Final = 200
-_TOOL: Final = "checked"
+_TOOL: Final = "checked section"
 
 
 class Work(NamedTuple):

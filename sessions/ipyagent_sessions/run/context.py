@@ -198,6 +198,10 @@ class Context:
         )
         return self._call(made, "approve", ask)
 
+    def id_of(self, name: str, key: Any) -> str:
+        """The id that an activity of the engine's own has here."""
+        return f"{self._names.place(name)}:{identity.key_text(name, key)}"
+
     async def _perform(self, plan: Plan) -> Any:
         run = self._run
         recorded = run.state.business_state.results.get(plan.id)
@@ -236,7 +240,7 @@ class Context:
         if found is None:
             if isinstance(function, Activity):
                 found = function
-                if name or isolate:
+                if (name and name != function.name) or isolate:
                     found = Activity(
                         function.function,
                         effect=function.effect,
@@ -407,7 +411,7 @@ class Context:
         self._log_once("expect", None, "ActivityProgressed", payloads.ActivityProgressed(0, total, text), on_task=True)
 
     def _is_recorded(self, name: str, key: Any) -> bool:
-        return f"{self._names.place(name)}:{identity.key_text(name, key)}" in self._run.state.business_state.results
+        return self.id_of(name, key) in self._run.state.business_state.results
 
     def _log_once(
         self,

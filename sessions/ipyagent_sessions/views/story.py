@@ -30,6 +30,8 @@ def _started(body: dict[str, Any]) -> str:
 
 
 def _completed(body: dict[str, Any]) -> str:
+    if body.get("kind") == "note":
+        return "files noted"
     if body.get("kind") == "value":
         return f"{body['name']} = {body.get('result')}"
     if body.get("result_lost"):
@@ -52,9 +54,8 @@ def _message(body: dict[str, Any]) -> str:
 
 def _written(body: dict[str, Any]) -> str:
     by = f" by {body['tool']}" if body.get("tool") else ""
-    return (
-        f"{body['path']} ({formats.size(body.get('size'))}){by}{', its former content is kept' if body.get('before') else ''}"
-    )
+    held = f" ({formats.size(body.get('size'))})" if body.get("checksum") else " removed"
+    return f"{body['path']}{held}{by}{', its former content is kept' if body.get('before') else ''}"
 
 
 def _control(body: dict[str, Any]) -> str:
@@ -88,6 +89,8 @@ _TELLERS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
         f"{b['approval_id']} {b.get('choice') or b['answer']} by {b.get('by')}{': ' + b['reason'] if b.get('reason') else ''}"
     ),
     "FileWritten": _written,
+    "FileRolledBack": lambda b: f"{b['path']} {'is back' if b.get('checksum') else 'is removed: it was not there before'}",
+    "CheckFailed": lambda b: str(b["sentence"]),
     "FileRead": lambda b: str(b.get("path", "")),
     "PictureMade": lambda b: str(b.get("media_type", "")),
     "ProcessStarted": lambda b: f"{b.get('command', '')} (pid {b.get('pid')})",

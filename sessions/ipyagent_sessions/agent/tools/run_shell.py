@@ -15,7 +15,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from ipyagent_sessions.agent.tools import processes
 from ipyagent_sessions.agent.tools.declare import Tool
@@ -25,7 +25,7 @@ from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.run import keys
 from ipyagent_sessions.run.threads import Threads
 
-_LONGEST_S: Final = 3_600.0
+LONGEST_S: Final = 3_600.0
 _HEAD: Final = 6_000
 _TAIL: Final = 10_000
 """Bytes of the output's beginning and end that are kept."""
@@ -49,7 +49,7 @@ def run_shell(bench: Workbench) -> Tool:
         """
         if not command.strip() or "\0" in command:
             raise UsageError("there is no command")
-        return await _run(bench, command, min(max(timeout_s, 0.1), _LONGEST_S))
+        return (await execute(bench, command, min(max(timeout_s, 0.1), LONGEST_S))).said
 
     return Tool(
         run_shell,
@@ -59,7 +59,15 @@ def run_shell(bench: Workbench) -> Tool:
     )
 
 
-async def _run(bench: Workbench, command: str, timeout_s: float) -> str:
+class Ended(NamedTuple):
+    """A command that has ended: whether with exit code 0 and in time, and what is said of it, with its output."""
+
+    good: bool
+    said: str
+
+
+async def execute(bench: Workbench, command: str, timeout_s: float) -> Ended:
+    """Run a command to its end, which comes after `timeout_s` seconds at the latest.  Raises UsageError without a shell."""
     mark = processes.new_mark(bench.mark)
     threads = Threads()
     reading, writing = os.pipe()
@@ -87,7 +95,8 @@ async def _run(bench: Workbench, command: str, timeout_s: float) -> str:
         finally:
             threads.close()
         bench.ended(entry)
-    return _said(child.returncode, output, None if in_time else timeout_s, left if in_time else 0)
+    said = _said(child.returncode, output, None if in_time else timeout_s, left if in_time else 0)
+    return Ended(in_time and child.returncode == 0, said)
 
 
 def _start(bench: Workbench, command: str, mark: str, writing: int) -> subprocess.Popen[bytes]:
