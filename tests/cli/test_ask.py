@@ -66,3 +66,37 @@ def test_a_conversation_goes_on_with_its_model_unless_another_is_named(folder: P
     (folder / "ipyagent.yaml").write_text("model: scripted:other.yaml\n")
     assert terminal("ask", "hi", "--session", "talk").out == "'a'\n"
     assert [listed.summary.title for listed in Store().sessions() if listed.summary] == ["talk"]
+
+
+def test_a_turn_that_fails_its_check_is_tried_again_and_the_whole_house_says_so(folder: Path, terminal: Terminal) -> None:
+    (folder / "a.txt").write_text("0")
+    (folder / "play.yaml").write_text(
+        """
+- call: [{tool: write_file, args: {path: a.txt, content: "1"}}]
+- say: done
+- {expect: "The check `grep -q 2 a.txt` failed", call: [{tool: read_file, args: {path: a.txt}}]}
+- call: [{tool: write_file, args: {path: a.txt, content: "2"}}]
+- say: now it is 2
+- say: I change nothing
+- say: still nothing
+"""
+    )
+    asked = ("ask", "--model", "scripted:play.yaml", "--approve", "auto", "--check", "grep -q 2 a.txt")
+    assert terminal(*asked, "make it 2").out == "'now it is 2'\n"
+    assert (folder / "a.txt").read_text() == "2"
+    told = "grep -q 2 a.txt: the check failed in attempt 1 of 3: [exit code 1]; 1 file is as it was at event"
+    assert told in terminal("log", "@last").out
+    assert f"check: {told}" in terminal("status", "@last").out
+    assert "rolled back" in terminal("effects", "@last").out
+    (folder / "a.txt").write_text("3")
+    failed = terminal(*asked, "--attempts", "2", "again", "--session", "@last")
+    assert failed.status != 0
+    assert "the check failed 2 times" in failed.err
+    assert "go on from the last good checkpoint: ipyagent fork" in failed.err
+    at = [line for line in terminal("checkpoints", "@last").out.splitlines() if "before grep" in line][-1].split()[0]
+    assert f"at event {at} into" in terminal("fork", "@last").out
+    for options in (("--attempts", "2"), ("--check", "true", "--attempts", "0")):
+        assert (
+            "how often a turn that fails its check is tried"
+            in terminal("ask", "x", "--model", "scripted:play.yaml", *options).err
+        )

@@ -27,7 +27,7 @@ from ipyagent_sessions.run.definitions import Activity
 from ipyagent_sessions.run.naming import Names
 from ipyagent_sessions.run.stages import Stage
 from ipyagent_sessions.run.task import TaskRun
-from ipyagent_sessions.state import Section
+from ipyagent_sessions.state import BusinessState, Section
 from ipyagent_sessions.textsafe import plain
 from ipyagent_sessions.undo import files
 from ipyagent_sessions.undo.ledger import Effect, ledger
@@ -220,7 +220,7 @@ class Checked:
         results = {i: r for i, r in self._run.state.business_state.results.items() if undoing.is_within(i, stage)}
         stays = [i for i, r in results.items() if r.effect == "irreversible" and not r.compensated]
         said = f"{work.name}: the check failed in attempt {number} of {work.attempts}: {plain(why, _TOLD)}"
-        said += f"; {_files(len(back))}the values are as they were at event {section.checkpoint}"
+        said += _back(len(back), _values_differ(self._run.state.business_state, section), section.checkpoint)
         said += f"; left as they are: {', '.join(kept)}" if kept else ""
         said += f"; not undone: {', '.join(stays)}" if stays else ""
         undone = [i for i, r in results.items() if r.compensated]
@@ -255,8 +255,17 @@ def _way_on(run: TaskRun, section: Section) -> str:
     return f"go on from the last good checkpoint: ipyagent fork {run.session.id} --at {section.checkpoint}"
 
 
-def _files(count: int) -> str:
-    return f"{count} file{'s' if count > 1 else ''} and " if count else ""
+def _values_differ(business: BusinessState, section: Section) -> bool:
+    return (business.values, business.current_goal) != (section.values, section.current_goal)
+
+
+def _back(count: int, values: bool, checkpoint: int) -> str:
+    """What goes back, as the rest of a sentence; nothing when nothing does."""
+    things = ([f"{count} file{'s' if count > 1 else ''}"] if count else []) + (["the values"] if values else [])
+    if not things:
+        return ""
+    one = count == 1 and not values
+    return f"; {' and '.join(things)} {'is as it was' if one else 'are as they were'} at event {checkpoint}"
 
 
 def as_patterns(given: str | Sequence[str]) -> tuple[str, ...]:
