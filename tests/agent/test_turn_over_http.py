@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic_ai import Agent
 from tests.agent.server import FakeProvider, Fault, Reply
 
 from ipyagent_sessions.agent import surroundings
@@ -205,3 +206,17 @@ def test_a_tool_cannot_answer_the_request_for_itself(give: Give, provider: FakeP
     assert give("ask --model gpt --session new help me").value == "I tried"
     assert said == ["a tool of an agent cannot answer a request; a person answers, in a notebook or a terminal"]
     assert [a.answer for a in waiting.state().execution_state.approvals.values()] == [None]
+
+
+def test_an_agent_of_the_users_own_has_to_pass_a_check_too(
+    give: Give, provider: FakeProvider, store: Store, tmp_path: Path
+) -> None:
+    helper = Agent("test")
+    provider.plan = [Reply("one"), Reply("two")]
+    line = "run helper 'go on' --model gpt --check 'echo no; exit 1' --attempts 2"
+    with pytest.raises(TaskNotCompleted, match="echo no; exit 1: the check failed 2 times") as stopped:
+        give(line, helper=helper)
+    assert provider.seen[1].body["messages"][-1]["content"].endswith("It said:]\n[exit code 1]\nno")
+    session = session_of(stopped, store)
+    assert session.state().system_state.reason == "logic"
+    assert [payload_of(e)["attempt"] for e in session.events() if e.event_type == "CheckFailed"] == [1, 2]

@@ -27,6 +27,7 @@ def closed(state: State, activity_id: str) -> None:
     section = state.execution_state.sections.get(activity_id)
     if section is not None:
         section.values = {}
+        section.failures = [""] * (len(section.failures) - 1) + section.failures[-1:]  # the last one was given to a part
 
 
 def check_failed(state: State, event: Event) -> None:

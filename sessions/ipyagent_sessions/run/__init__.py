@@ -5,7 +5,9 @@ identity      what makes an activity the same one after a restart
 task          one execution of a task under a lease: its log, what is open, whether it is asked to stop
 execute       one activity: intent, attempts, result; threads and process are where functions run
 settle        calls that started and have no result: run again, verify, or ask
-context       `ctx`, what a workflow's body may call; made of naming, recall, large, stages, waiting, calls
+context       `ctx`, what a workflow's body may call; made of naming, recall, large, stages, checked, waiting, calls
+checked       a part that is rolled back and tried again until its check says yes; notes is what its files hold
+undoing       declared compensations, in reverse order
 beginning     queued, started, or found and going on
 attending     requests of people and the passing of time, while it runs
 frames        where a body failed
