@@ -14,7 +14,7 @@ from tests.cli.conftest import Terminal, folder, terminal
 
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.effects.rollback import carry_out, workspace_of
-from ipyagent_sessions.errors import LeaseHeld
+from ipyagent_sessions.errors import LeaseHeld, PersistenceError
 from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.blobs import Blobs
 from ipyagent_sessions.log.lease import Holder
@@ -201,6 +201,17 @@ def test_an_edit_between_the_plan_and_the_deed_is_not_destroyed(folder: Path, ag
     with pytest.raises(Exception, match="changed by somebody else"):
         carry_out(session, workspace, steps, actor="user")
     assert (folder / "a.txt").read_bytes() == b"by a person"
+
+
+def test_what_cannot_be_kept_is_not_replaced(folder: Path, me: Holder, disk: FaultyDisk) -> None:
+    agent = Agent(Store(folder / "store", disk=disk).create(title="t"), me)
+    (folder / "a.txt").write_bytes(b"0")
+    agent.write("a.txt", b"1", keep=False)
+    session, workspace = agent.session, workspace_of(agent.session, folder)
+    disk.fail("before blob rename", times=9)
+    with pytest.raises(PersistenceError, match="it was not rolled back"):
+        carry_out(session, workspace, plan(session, workspace, ledger(session.events()), 0), actor="user")
+    assert (folder / "a.txt").read_bytes() == b"1"
 
 
 def test_no_link_and_no_path_leads_out_of_the_folder(folder: Path, agent: Agent, terminal: Terminal, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from ipyagent_sessions.run import notes
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Workflow, workflow
 from ipyagent_sessions.session import Session
+from ipyagent_sessions.testing import FaultyDisk
 from ipyagent_sessions.undo.ledger import ledger
 from ipyagent_sessions.verify import whole
 from ipyagent_sessions.views.story import line_of
@@ -232,7 +233,8 @@ def test_what_cannot_be_a_section_is_refused_before_anything_of_it_runs(
     def refused(said: str, *, given: Any = part, **options: Any) -> None:
         @workflow
         async def flow(ctx: Context) -> None:
-            await ctx.checked("s", given, **{"check": lambda _: True, **options})
+            chosen: dict[str, Any] = {"check": bool, **options}
+            await ctx.checked("s", given, **chosen)
 
         handle = engine.start(flow)
         session = engine.ended(handle, "suspended")
@@ -577,3 +579,52 @@ def test_sql_and_the_log_tell_of_it(engine: Engine, folder: Path, witness: Witne
     assert "src/a.py is back" in lines
     assert "src/deep/new.py is removed: it was not there before" in lines
     assert "src/gone.py removed by checked section, its former content is kept" in lines
+
+
+def test_while_the_disk_refuses_no_file_goes_back_and_a_resume_does_it_later(
+    engine: Engine, folder: Path, witness: Witness, disk: FaultyDisk
+) -> None:
+    world = World(folder, witness)
+    world.before_check = lambda number: disk.fail("before journal sync", times=50) if number == 1 else None
+    session = engine.ended(engine.start(world.flow), "suspended")
+    assert session.state().system_state.reason == "persistence"
+    assert world.held()["src/a.py"] == "a 1"
+    disk.mend()
+    world.before_check = lambda number: None
+    engine.ended(engine.resume(session, world.flow), "completed")
+    assert bodies(session, "CheckFailed")[0]["files"] == ["src/a.py", "src/deep/new.py", "src/gone.py"]
+    assert world.held()["src/a.py"] == "a 2"
+    sound(session)
+
+
+def test_files_too_large_for_a_line_of_the_log_go_back_after_a_crash_too(
+    engine: Engine, folder: Path, witness: Witness, gate: Gate
+) -> None:
+    (folder / "big").write_bytes(b"0" * 100_000)
+
+    def write(text: str) -> None:
+        (folder / "big").write_bytes(text.encode() * 100_000)
+
+    async def check(text: str) -> bool:
+        if text == "1":
+            await gate.passing()
+        return text == "2"
+
+    @workflow(default_effect="idempotent")
+    async def flow(ctx: Context) -> None:
+        async def part(failure: str | None) -> str:
+            text = "2" if failure else "1"
+            await ctx.run(write, text)
+            return text
+
+        await ctx.checked("s", part, check=check, files="big", attempts=2)
+
+    handle = engine.start(flow)
+    gate.reached()
+    session = engine.crash(handle)
+    gate.open()
+    engine.ended(engine.resume(session, flow), "completed")
+    (back,) = bodies(session, "FileRolledBack")
+    assert back["checksum"] == bodies(session, "FileWritten")[0]["before_checksum"]
+    assert (folder / "big").read_bytes() == b"2" * 100_000
+    sound(session)
