@@ -24,7 +24,14 @@ from ipyagent_sessions._version import __version__
 
 if TYPE_CHECKING:
     from ipyagent_sessions.agent.tools.declare import Tool, tool
-    from ipyagent_sessions.errors import ActivityError, ActivityTimeout, IpyagentError, ResultLost, TaskNotCompleted
+    from ipyagent_sessions.errors import (
+        ActivityError,
+        ActivityTimeout,
+        CheckFailed,
+        IpyagentError,
+        ResultLost,
+        TaskNotCompleted,
+    )
     from ipyagent_sessions.run.context import Context
     from ipyagent_sessions.run.definitions import Activity, Done, Retry, Workflow, activity, workflow
     from ipyagent_sessions.run.execute import progress
@@ -40,6 +47,7 @@ _PLACES = {
     "tool": "agent.tools.declare",
     "ActivityError": "errors",
     "ActivityTimeout": "errors",
+    "CheckFailed": "errors",
     "IpyagentError": "errors",
     "ResultLost": "errors",
     "TaskNotCompleted": "errors",
@@ -65,6 +73,7 @@ __all__ = [
     "ActivityError",
     "ActivityTimeout",
     "Answer",
+    "CheckFailed",
     "Context",
     "Done",
     "IpyagentError",

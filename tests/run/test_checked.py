@@ -313,7 +313,7 @@ def test_denied_nothing_is_rolled_back_and_the_task_fails(engine: Engine, folder
     session = engine.ended(handle, "failed")
     assert world.held() == held
     assert bodies(session, "TaskFailed")[0]["cause"] == "logic"
-    assert "not rolled back, as somebody wished: src/a.py" in bodies(session, "TaskFailed")[0]["error"]
+    assert "nothing was rolled back, as somebody wished: attempt 1 is not good" in bodies(session, "TaskFailed")[0]["error"]
 
 
 def test_headless_it_is_suspended_and_a_resume_goes_on_with_the_answer(engine: Engine, folder: Path, witness: Witness) -> None:
@@ -421,6 +421,7 @@ def test_a_compensation_that_fails_needs_a_person_before_the_next_attempt(
     engine: Engine, folder: Path, witness: Witness
 ) -> None:
     def undo() -> None:
+        witness("undo")
         raise OSError("no")
 
     @workflow(default_effect="none")
@@ -431,13 +432,15 @@ def test_a_compensation_that_fails_needs_a_person_before_the_next_attempt(
 
         await ctx.checked("s", part, check=bool)
 
-    handle = engine.start(flow)
-    (asked,) = until_asked(handle.session)
-    assert b"undoing 1.1/do#1 failed" in bytes(memoryview(handle.session.state().execution_state.approvals[asked].details))
-    assert witness.order == ["do"]
-    answer(handle.session, asked)
-    engine.ended(handle, "completed")
-    assert witness.order == ["do", "do"]
+    session = engine.ended(engine.start(flow, headless=True), "suspended")
+    (asked,) = until_asked(session)
+    assert b"undoing 1.1/do#1 failed" in bytes(memoryview(session.state().execution_state.approvals[asked].details))
+    engine.ended(engine.resume(session, flow, headless=True), "suspended")
+    assert witness.order == ["do", "undo"], "while the question stands nothing is undone again"
+    answer(session, asked)
+    engine.ended(engine.resume(session, flow, headless=True), "completed")
+    assert witness.order == ["do", "undo", "do"]
+    assert bodies(session, "CheckFailed")[0].get("compensated", []) == []
 
 
 def test_a_pause_while_an_undo_runs_lets_it_end_and_a_resume_does_the_rest(

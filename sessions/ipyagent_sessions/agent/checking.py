@@ -11,6 +11,7 @@ from ipyagent_sessions.agent.records import Records
 from ipyagent_sessions.agent.tools.run_shell import LONGEST_S, execute
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Inner
+from ipyagent_sessions.textsafe import plain
 
 ATTEMPTS: Final = 3
 _NAME: Final = 80
@@ -40,4 +41,4 @@ async def checked(ctx: Context, check: Check, prompt: str, records: Records, tur
         ended = await execute(records.bench, check.command, LONGEST_S)
         return None if ended.good else records.scrub(ended.said)
 
-    return await ctx.checked(check.command[:_NAME], part, check=Inner(run, name="check"), attempts=check.attempts)
+    return await ctx.checked(plain(check.command, _NAME), part, check=Inner(run, name="check"), attempts=check.attempts)

@@ -78,7 +78,7 @@ class Checked:
                     async with Stage(run, self._names, f"{work.name}, attempt {number}") as attempt:
                         return await self._attempt(work, section, attempt.id)
             raise CheckFailed(
-                f"{work.name}: the check failed {len(section.failures)} times, at last: {section.failures[-1]}",
+                f"{work.name}: the check failed {_times(len(section.failures))}, at last: {section.failures[-1]}",
                 checkpoint=section.checkpoint,
                 hint=_way_on(run, section),
             )
@@ -167,17 +167,15 @@ class Checked:
     # Rolling back
 
     async def _roll_back(self, work: Work, section: Section, stage: str, why: str, unsure: list[str]) -> None:
-        """Undo what the attempt did, and log that.  Raises CheckFailed when a person wants something left as it is and no
-        further attempt, TaskStop when the task is asked to stop."""
+        """Undo what the attempt did, and log that.  Raises CheckFailed when a person does not let stay what cannot be undone,
+        TaskStop when the task is asked to stop."""
         run = self._run
         run.before_effect()
-        _, broken = await _uncut(run, undoing.compensate(run, f"{work.name} failed its check", stage=stage))
-        steps = self._plan(section)
-        refused = [f"{step.path}: {step.why}" for step in steps if step.how == "refused"]
-        refused += [f"{path}: changed, perhaps by somebody else while the task was stopped" for path in unsure]
-        in_the_way = refused + [f"undoing {activity_id} failed" for activity_id in broken]
-        if in_the_way and not await self._may_stay(work, section, in_the_way):
-            told = f"{work.name}: the check failed: {why}; not rolled back, as somebody wished: {', '.join(in_the_way)}"
+        asked = self._names.identify("approve", "roll back")
+        if asked not in run.approvals:  # else all that could be undone without a person was
+            await self._undo(work, section, stage, unsure, asked)
+        if asked in run.approvals and not await self._may_stay(run.approvals[asked]):
+            told = f"{work.name}: the check failed, and nothing was rolled back, as somebody wished: {why}"
             raise CheckFailed(told, checkpoint=section.checkpoint, hint=_way_on(run, section))
         for step in self._plan(section):
             if step.how != "refused":
@@ -187,6 +185,22 @@ class Checked:
             del run.compensators[activity_id]
         run.emit("CheckFailed", self._told(work, section, stage, why, unsure), activity_id=stage)
         run.before_effect()
+
+    async def _undo(self, work: Work, section: Section, stage: str, unsure: list[str], asked: str) -> None:
+        """Run the compensations; ask a person (under the id `asked`) when something cannot be undone."""
+        run = self._run
+        _, broken = await _uncut(run, undoing.compensate(run, f"{work.name} failed its check", stage=stage))
+        in_the_way = [f"{step.path}: {step.why}" for step in self._plan(section) if step.how == "refused"]
+        in_the_way += [f"{path}: changed, perhaps by somebody else while the task was stopped" for path in unsure]
+        in_the_way += [f"undoing {activity_id} failed" for activity_id in broken]
+        if in_the_way:
+            number = len(section.failures) + 1
+            question = f"{work.name} failed its check in attempt {number}. May these stay as they are, and the rest go back?"
+            run.approvals[asked] = settle.request(run, question, Raw(codec.dumps(in_the_way)), activity_id=asked)
+
+    async def _may_stay(self, approval_id: str) -> bool:
+        await settle.wait_for_answer(self._run, approval_id)
+        return self._run.state.execution_state.approvals[approval_id].answer == "approved"
 
     def _plan(self, section: Section) -> list[files.Step]:
         return files.plan(self._run.session, self._workspace, self._effects(), self._since(section))
@@ -198,20 +212,6 @@ class Checked:
         """The event after which a write is the attempt's own; what a fork has inherited is its parent's."""
         return max(section.since, self._run.session.first - 1)
 
-    async def _may_stay(self, work: Work, section: Section, in_the_way: list[str]) -> bool:
-        """Whether a person lets what cannot be undone stay as it is; asked once for an attempt, answered from any door."""
-        run = self._run
-        made = self._names.identify("approve", "roll back")
-        approval_id = run.approvals.get(made)
-        if approval_id is None:
-            run.check()
-            number = len(section.failures) + 1
-            question = f"{work.name} failed its check in attempt {number}. May these stay as they are, and the rest go back?"
-            details = Raw(codec.dumps(in_the_way))
-            approval_id = run.approvals[made] = settle.request(run, question, details, activity_id=made)
-        await settle.wait_for_answer(run, approval_id)
-        return run.state.execution_state.approvals[approval_id].answer == "approved"
-
     def _told(self, work: Work, section: Section, stage: str, why: str, unsure: list[str]) -> p.CheckFailed:
         number, since = len(section.failures) + 1, self._since(section)
         wrote = [e for e in self._effects() if e.what == "file" and e.restorable and e.seq > since]
@@ -219,7 +219,7 @@ class Checked:
         kept = sorted({e.name for e in wrote if e.state != "rolled back"} | {*unsure})
         results = {i: r for i, r in self._run.state.business_state.results.items() if undoing.is_within(i, stage)}
         stays = [i for i, r in results.items() if r.effect == "irreversible" and not r.compensated]
-        said = f"{work.name}: the check failed in attempt {number} of {work.attempts}: {plain(why, _TOLD)}"
+        said = f"{work.name}: the check failed in attempt {number} of {work.attempts}: {plain(' '.join(why.split()), _TOLD)}"
         said += _back(len(back), _values_differ(self._run.state.business_state, section), section.checkpoint)
         said += f"; left as they are: {', '.join(kept)}" if kept else ""
         said += f"; not undone: {', '.join(stays)}" if stays else ""
@@ -249,6 +249,10 @@ async def _uncut(run: TaskRun, work: Coroutine[Any, Any, Any]) -> Any:
     value = task.result()
     run.check()
     return value
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _way_on(run: TaskRun, section: Section) -> str:
