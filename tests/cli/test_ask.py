@@ -95,8 +95,24 @@ def test_a_turn_that_fails_its_check_is_tried_again_and_the_whole_house_says_so(
     assert "go on from the last good checkpoint: ipyagent fork" in failed.err
     at = [line for line in terminal("checkpoints", "@last").out.splitlines() if "before grep" in line][-1].split()[0]
     assert f"at event {at} into" in terminal("fork", "@last").out
-    for options in (("--attempts", "2"), ("--check", "true", "--attempts", "0")):
-        assert (
-            "how often a turn that fails its check is tried"
-            in terminal("ask", "x", "--model", "scripted:play.yaml", *options).err
-        )
+    model = ("ask", "x", "--model", "scripted:play.yaml")
+    assert "--attempts goes with a check" in terminal(*model, "--attempts", "2").err
+    assert "--files goes with a check" in terminal(*model, "--files", "*.py").err
+    assert "--attempts 0 lets nothing run" in terminal(*model, "--check", "true", "--attempts", "0").err
+
+
+def test_with_files_also_what_commands_changed_goes_back(folder: Path, terminal: Terminal) -> None:
+    (folder / "a.txt").write_text("0")
+    (folder / "play.yaml").write_text(
+        """
+- call: [{tool: write_file, args: {path: a.txt, content: "1"}}]
+- call: [{tool: run_shell, args: {command: "echo more >> a.txt; echo new > new.txt; echo other > other"}}]
+- say: done
+- {expect: "and those that match *.txt are back", say: I give up}
+"""
+    )
+    asked = ("ask", "go", "--model", "scripted:play.yaml", "--approve", "auto", "--check", "false", "--attempts", "2")
+    assert "the check failed 2 times" in terminal(*asked, "--files", "*.txt").err
+    assert (folder / "a.txt").read_text() == "0"
+    assert not (folder / "new.txt").exists()
+    assert (folder / "other").exists()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,6 +50,7 @@ async def converse(
     schema: str | None = None,
     check: str = "",
     attempts: int = ATTEMPTS,
+    files: Sequence[str] = (),
 ) -> Any:
     """One turn with the built-in agent: its tools are those of the notebook and the workspace, the user's own and MCP's."""
     place = here()
@@ -77,7 +78,7 @@ async def converse(
         async def take(said: str) -> Any:
             return await turn.take(ctx, agent, said, rules, records, verifiers, toolsets=served.toolsets)
 
-        return await checked(ctx, Check(check, attempts), prompt, records, take)
+        return await checked(ctx, Check(check, attempts, files), prompt, records, take)
 
 
 converse.kind = "agent"

@@ -24,11 +24,12 @@ class AgentWorkflow(Workflow):
             deps: str = "",
             check: str = "",
             attempts: int = 3,
+            files: str = "",
         ) -> Any:
             from ipyagent_sessions.agent import assistant
             from ipyagent_sessions.agent.checking import Check
 
-            passes = Check(check, attempts)
+            passes = Check(check, attempts, files)
             return await assistant.turn_of(ctx, agent, prompt, model=model, approve=approve, deps=deps, check=passes)
 
         super().__init__(turn, name=name)

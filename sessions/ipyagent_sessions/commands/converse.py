@@ -68,15 +68,14 @@ def ask(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandle |
 
 
 def _check(door: Door, options: argparse.Namespace) -> dict[str, Any]:
-    """The check that the turn has to pass.  Raises UsageError for attempts without one, and for none."""
-    if options.attempts is None:
-        return {"check": door.without_secrets(options.check)}
-    if not options.check or options.attempts < 1:
-        raise UsageError(
-            f"--attempts {options.attempts}: how often a turn that fails its check is tried",
-            hint='--check "pytest -q" --attempts 3',
-        )
-    return {"check": door.without_secrets(options.check), "attempts": options.attempts}
+    """The check that the turn has to pass.  Raises UsageError for options of one that is not there, and for no attempts."""
+    more = {"attempts": options.attempts, "files": options.files}
+    given = {name: value for name, value in more.items() if value is not None}
+    if given and not options.check:
+        raise UsageError(f"--{min(given)} goes with a check", hint='--check "pytest -q" --attempts 3 --files "src/**/*.py"')
+    if options.attempts is not None and options.attempts < 1:
+        raise UsageError(f"--attempts {options.attempts} lets nothing run", hint="a whole number from 1")
+    return {"check": door.without_secrets(options.check), **given}
 
 
 def filled(text: str, namespace: Mapping[str, Any] | None) -> str:

@@ -104,6 +104,9 @@ def _running(commands: dict[str, _Parser]) -> None:
         "--check", default="", metavar="COMMAND", help="has to end with exit code 0; else files go back and it tries again"
     )
     asked.add_argument("--attempts", type=int, metavar="N", help="how often, with --check; default: 3")
+    asked.add_argument(
+        "--files", action="append", metavar="PATTERN", help="with --check: of these also what commands change goes back"
+    )
     asked.add_argument("--session", metavar="ID|NAME|new", help="the conversation to go on with")
     asked.add_argument("--new", action="store_true", help="another turn even if one of the same call is unfinished")
     for parser in (run, asked, commands["resume"]):
