@@ -36,6 +36,7 @@ from ipyagent_sessions.workspace.workspace import Workspace
 LONGEST: Final = 4_000
 """Characters of a failure that are kept: its end, where the outputs of tests say what is wrong."""
 _TOLD: Final = 200
+"""Characters of it that stand in a sentence."""
 _TOOL: Final = "checked section"
 
 
@@ -78,7 +79,7 @@ class Checked:
                     async with Stage(run, self._names, f"{work.name}, attempt {number}") as attempt:
                         return await self._attempt(work, section, attempt.id)
             raise CheckFailed(
-                f"{work.name}: the check failed {_times(len(section.failures))}, at last: {section.failures[-1]}",
+                f"{work.name}: the check failed {_times(len(section.failures))}, at last: {_brief(section.failures[-1])}",
                 checkpoint=section.checkpoint,
                 hint=_way_on(run, section),
             )
@@ -175,7 +176,7 @@ class Checked:
         if asked not in run.approvals:  # else all that could be undone without a person was
             await self._undo(work, section, stage, unsure, asked)
         if asked in run.approvals and not await self._may_stay(run.approvals[asked]):
-            told = f"{work.name}: the check failed, and nothing was rolled back, as somebody wished: {why}"
+            told = f"{work.name}: the check failed, and nothing was rolled back, as somebody wished: {_brief(why)}"
             raise CheckFailed(told, checkpoint=section.checkpoint, hint=_way_on(run, section))
         for step in self._plan(section):
             if step.how != "refused":
@@ -219,7 +220,7 @@ class Checked:
         kept = sorted({e.name for e in wrote if e.state != "rolled back"} | {*unsure})
         results = {i: r for i, r in self._run.state.business_state.results.items() if undoing.is_within(i, stage)}
         stays = [i for i, r in results.items() if r.effect == "irreversible" and not r.compensated]
-        said = f"{work.name}: the check failed in attempt {number} of {work.attempts}: {plain(' '.join(why.split()), _TOLD)}"
+        said = f"{work.name}: the check failed in attempt {number} of {work.attempts}: {_brief(why)}"
         said += _back(len(back), _values_differ(self._run.state.business_state, section), section.checkpoint)
         said += f"; left as they are: {', '.join(kept)}" if kept else ""
         said += f"; not undone: {', '.join(stays)}" if stays else ""
@@ -249,6 +250,11 @@ async def _uncut(run: TaskRun, work: Coroutine[Any, Any, Any]) -> Any:
     value = task.result()
     run.check()
     return value
+
+
+def _brief(why: str) -> str:
+    text = " ".join(why.split())
+    return plain(text if len(text) <= _TOLD else f"... {text[-_TOLD:]}")
 
 
 def _times(count: int) -> str:
