@@ -110,7 +110,7 @@ class AgentMagics(Magics):
     @contextlib.contextmanager
     def _foreground(self, options: Any) -> Generator[None, None, None]:
         """Refuse a foreground task inside another one: it would wait for itself."""
-        from ipyagent_sessions.run.execute import current
+        from ipyagent_sessions.run.inside import current
 
         runs = options.command in ("run", "ask", "resume", "rerun") and not options.bg
         if runs and (self._following or current.get() is not None):

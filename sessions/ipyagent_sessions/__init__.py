@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     )
     from ipyagent_sessions.run.context import Context
     from ipyagent_sessions.run.definitions import Activity, Done, Retry, Workflow, activity, workflow
-    from ipyagent_sessions.run.execute import progress
+    from ipyagent_sessions.run.inside import declare_effect, progress
     from ipyagent_sessions.run.keys import idempotency_key
     from ipyagent_sessions.run.launch import resume_task, run_workflow
     from ipyagent_sessions.run.waiting import Answer
@@ -59,7 +59,8 @@ _PLACES = {
     "Workflow": "run.definitions",
     "activity": "run.definitions",
     "workflow": "run.definitions",
-    "progress": "run.execute",
+    "declare_effect": "run.inside",
+    "progress": "run.inside",
     "idempotency_key": "run.keys",
     "resume_task": "run.launch",
     "run_workflow": "run.launch",
@@ -87,6 +88,7 @@ __all__ = [
     "Workflow",
     "__version__",
     "activity",
+    "declare_effect",
     "idempotency_key",
     "progress",
     "resume_task",

@@ -42,6 +42,7 @@ TYPES: Final = frozenset(
         "ApprovalResolved",
         "FileWritten",
         "FileRolledBack",
+        "EffectDeclared",
         "CheckFailed",
         "CodeGenerated",
         "TestExecuted",

@@ -249,6 +249,14 @@ class FileWritten(Payload):
     after: str | None = None
 
 
+class EffectDeclared(Payload):
+    """What an activity was about to change: `what` is one word of its own (row, request), `name` says which one."""
+
+    what: str
+    name: str
+    note: str = ""
+
+
 class FileRolledBack(Payload):
     """A file was brought back: the writes told at the seqs `undoes` are undone.  `checksum` is of what it holds now, null when
     it is gone; `before` names the blob of what was replaced.  `merged` says that later edits by others were kept."""
@@ -375,6 +383,7 @@ SCHEMAS: dict[str, type[Payload]] = {
         ApprovalResolved,
         FileWritten,
         FileRolledBack,
+        EffectDeclared,
         CheckFailed,
         CheckpointCreated,
         RecoveryCompleted,

@@ -64,7 +64,7 @@ class Witness:
 
 def _attempt() -> int:
     """The number of the attempt that the running code belongs to, as the engine counts."""
-    from ipyagent_sessions.run.execute import current
+    from ipyagent_sessions.run.inside import current
 
     here = current.get()
     if here is None:

@@ -20,7 +20,7 @@ from tests.run.harness import PATIENCE, Clock, bodies, checkpoints, refolded
 from ipyagent_sessions.run import control, launch
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Retry, Workflow, workflow
-from ipyagent_sessions.run.execute import current
+from ipyagent_sessions.run.inside import current
 from ipyagent_sessions.run.task import RunOptions
 from ipyagent_sessions.store import Store
 from ipyagent_sessions.testing import FaultyDisk

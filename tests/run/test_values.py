@@ -12,7 +12,7 @@ from tests.run.harness import Engine, Gate, Witness, bodies, of_type, refolded, 
 
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import activity, workflow
-from ipyagent_sessions.run.execute import progress
+from ipyagent_sessions.run.inside import progress
 from ipyagent_sessions.testing import FakeClock, wait_until
 
 

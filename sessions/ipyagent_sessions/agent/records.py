@@ -26,7 +26,7 @@ from ipyagent_sessions.agent.tools.workbench import FileChange, FileRead, Pictur
 from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.log.blobs import Blobs
 from ipyagent_sessions.memory.notes import Notes
-from ipyagent_sessions.run.execute import current, progress
+from ipyagent_sessions.run.inside import current, progress
 from ipyagent_sessions.run.task import TaskRun
 
 _SHA: Final = "sha256:"
@@ -149,14 +149,12 @@ class Records:
     def _emit(self, event_type: str, body: Any, *, ignorable: bool = True, blobs: dict[str, bytes] | None = None) -> None:
         """Log an event of the call that runs here; from any thread.  It is no result of that call, so it has its start as its
         parent and not its id."""
-        appender, here = self._run.appender, current.get()
-        with appender.frozen() as state:
-            active = state.execution_state.active_activities.get(here.plan.id) if here is not None else None
-        appender.emit(
+        here = current.get()
+        self._run.appender.emit(
             event_type,
             body,
             task_id=self._run.task_id,
-            parent=active.seq if active is not None else None,
+            parent=here.started_seq if here is not None else None,
             ignorable=ignorable,
             blobs=blobs or None,
         )

@@ -13,7 +13,7 @@ from ipyagent_sessions.commands.look import card_of, show_card
 from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.lifecycle import TaskState
 from ipyagent_sessions.run import control
-from ipyagent_sessions.run.execute import current
+from ipyagent_sessions.run.inside import current
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.textsafe import plain
 from ipyagent_sessions.views.shown import Shown

@@ -93,6 +93,6 @@ _HANDLERS: Final[dict[str, Callable[[State, Event], None]]] = {
     "AlarmRaised": records.alarm_raised,
     "MessageAdded": records.message_added,
 }
-_NEUTRAL: Final = frozenset({"TestExecuted", "ErrorOccurred", "BudgetExceeded", "ConfigChanged"})
+_NEUTRAL: Final = frozenset({"EffectDeclared", "TestExecuted", "ErrorOccurred", "BudgetExceeded", "ConfigChanged"})
 
 __all__ = ["INLINE_RESULT", "apply", "fold", "is_folded", "meant", "parsed"]

@@ -260,11 +260,21 @@ VIEWS: Final = (
             LEFT JOIN (SELECT session_id, min(seq) AS seq, payload->>'$.pid' AS pid, payload->>'$.started' AS started
                 FROM base.events WHERE event_type = 'ProcessEnded' GROUP BY ALL) d ON d.session_id = e.session_id
                 AND d.pid = e.payload->>'$.pid' AND d.started = e.payload->>'$.started'
-            WHERE e.event_type = 'ProcessStarted')
-        SELECT * FROM calls UNION ALL SELECT * FROM files UNION ALL SELECT * FROM commands""",
+            WHERE e.event_type = 'ProcessStarted'),
+        declared AS (
+            SELECT e.session_id, min(e.seq) AS seq, min(e.timestamp) AS timestamp, e.task_id, c.activity_id,
+                e.payload->>'$.what' AS what, e.payload->>'$.name' AS name,
+                coalesce(any_value(c.effect), 'irreversible') AS effect, coalesce(any_value(c.state), 'unknown') AS state,
+                any_value(c.tool) AS tool
+            FROM base.events e
+            LEFT JOIN base.events s ON s.session_id = e.session_id AND s.seq = e.parent_event
+                AND s.event_type = 'ActivityStarted'
+            LEFT JOIN calls c ON c.session_id = s.session_id AND c.task_id = s.task_id AND c.activity_id = s.activity_id
+            WHERE e.event_type = 'EffectDeclared' GROUP BY e.session_id, e.task_id, c.activity_id, 6, 7)
+        SELECT * FROM calls UNION ALL SELECT * FROM files UNION ALL SELECT * FROM commands UNION ALL SELECT * FROM declared""",
         {
-            "what": "file, command, call (of a tool), request (to a model) or activity",
-            "name": "path, command line or activity",
+            "what": "file, command, call (of a tool), request (to a model), activity, or what an activity declared (row)",
+            "name": "path, command line, activity, or the name declared",
             "effect": "idempotent or irreversible",
             "state": "done, failed, unknown (no result yet, or its outcome is not known), compensated or rolled back",
             "activity_id": "the activity that a file or command belongs to",

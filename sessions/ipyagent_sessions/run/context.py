@@ -27,8 +27,9 @@ from ipyagent_sessions.errors import IdentityError, ResultLost, UsageError
 from ipyagent_sessions.run import calls, identity, large, recall, settle, waiting
 from ipyagent_sessions.run.checked import Checked, Work, as_patterns
 from ipyagent_sessions.run.definitions import ONCE, OPTIONS, Activity, Effect, Inner, Retry, check_effect
-from ipyagent_sessions.run.execute import Plan, Unsettled, default_retry, execute, rest
+from ipyagent_sessions.run.execute import Unsettled, default_retry, execute, rest
 from ipyagent_sessions.run.naming import Names
+from ipyagent_sessions.run.plan import Plan
 from ipyagent_sessions.run.shared import Shared
 from ipyagent_sessions.run.stages import Stage
 from ipyagent_sessions.run.task import TaskRun
@@ -46,6 +47,7 @@ _OWN: Final = frozenset(
         "MessageAdded",
         "BudgetExceeded",
         "AlarmRaised",
+        "EffectDeclared",
         "ConfigChanged",
     }
 )

@@ -6,57 +6,24 @@ durable before the function is called, the result before the next step sees it."
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import inspect
 import random
 import traceback
-from collections.abc import Callable
 from typing import Any, Final
-
-from msgspec import Struct
 
 from ipyagent_sessions import codec
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import ActivityError, ActivityTimeout, NotSerialisable, ResultLost
 from ipyagent_sessions.run import outage, process
-from ipyagent_sessions.run.definitions import ONCE, Activity, Effect, Retry
+from ipyagent_sessions.run.definitions import ONCE, Activity, Retry
+from ipyagent_sessions.run.inside import Current, current
 from ipyagent_sessions.run.keys import Keyed
+from ipyagent_sessions.run.plan import Plan
 from ipyagent_sessions.run.task import TaskRun, TaskStop
 from ipyagent_sessions.run.threads import Ran
 
 NOT_RUN: Final = "NotRun"
 """The error type of an attempt that was logged and whose function was not called."""
-
-
-class Plan(Struct, frozen=True):
-    """An activity call with its identity and its options settled."""
-
-    id: str
-    activity: Activity
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    arguments: bytes
-    digest: str
-    stage: str
-    key: str | None
-    effect: Effect
-    retry: Retry
-    timeout_s: float | None
-    verify: Callable[..., Any] | None
-    compensate: Callable[..., Any] | None
-    kind: str = "step"
-
-
-class Current:
-    """The activity that the running code belongs to, for `progress`."""
-
-    def __init__(self, run: TaskRun, plan: Plan) -> None:
-        self.run = run
-        self.plan = plan
-        self.reported = -1.0
-
-
-current: contextvars.ContextVar[Current | None] = contextvars.ContextVar("ipyagent_activity", default=None)
 
 
 class _Late(Exception):
@@ -421,19 +388,3 @@ def default_retry(plan_retry: Retry | int | None, activity: Activity) -> Retry:
     if isinstance(plan_retry, int):
         return Retry(plan_retry)
     return plan_retry or activity.retry or ONCE
-
-
-def progress(done: int, total: int | None = None, text: str = "") -> None:
-    """Say from inside an activity how far it is; outside of one nothing happens.  Logged at most once a second."""
-    here = current.get()
-    if here is None:
-        return
-    run, plan = here.run, here.plan
-    now = run.clock.monotonic()
-    if now - here.reported >= 1.0 or done == total:
-        here.reported = now
-        body = p.ActivityProgressed(done, total, text)
-        run.call(lambda: run.emit("ActivityProgressed", body, activity_id=plan.id) if plan.id in run.executing else None)
-
-
-__all__ = ["Current", "Plan", "Unsettled", "current", "default_retry", "execute", "progress", "rest"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from ipyagent_sessions.errors import IdentityError, UsageError
 from ipyagent_sessions.run import calls, identity
-from ipyagent_sessions.run.execute import current
+from ipyagent_sessions.run.inside import current
 from ipyagent_sessions.run.task import TaskRun
 
 

@@ -9,7 +9,7 @@ import msgspec
 from ipyagent_sessions import codec, payloads
 from ipyagent_sessions.errors import ActivityError, ActivityTimeout, IdentityError, ResultLost
 from ipyagent_sessions.run import identity
-from ipyagent_sessions.run.execute import Plan
+from ipyagent_sessions.run.plan import Plan
 from ipyagent_sessions.run.task import TaskRun
 from ipyagent_sessions.state import Recorded
 

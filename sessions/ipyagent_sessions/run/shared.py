@@ -10,7 +10,7 @@ from typing import Any
 
 from ipyagent_sessions.memory.memory import Memory
 from ipyagent_sessions.run.calls import Call
-from ipyagent_sessions.run.execute import current
+from ipyagent_sessions.run.inside import current
 
 
 class Shared:

@@ -12,7 +12,6 @@ from msgspec import Struct
 
 from ipyagent_sessions.events import Event
 
-What = Literal["file", "command", "call", "request", "activity"]
 Standing = Literal["done", "failed", "running", "unknown", "compensated", "rolled back"]
 
 _NOT_RUN: Final = "NotRun"
@@ -22,16 +21,17 @@ _NOT_RUN: Final = "NotRun"
 class Effect(Struct):
     """One thing that was done, or may have been.
 
-    `what` is file, command (a process that a tool started), call (of a tool), request (to a model) or activity; `name` its
-    path, command line or activity.  `state` is done; failed (it ended with an error: what it did before that is not known);
-    running; unknown (it started and left no result); compensated; or rolled back.  `activity` is the activity it belongs to.
+    `what` is file, command (a process that a tool started), call (of a tool), request (to a model), activity, or the word with
+    which an activity declared it (row); `name` is its path, command line, activity or the name declared.  `state` is done;
+    failed (it ended with an error: what it did before that is not known); running; unknown (it started and left no result);
+    compensated; or rolled back.  `activity` is the activity it belongs to.
     Checksums are of a file after and before; `before` and `after` name the blobs of what it held, where they are kept;
     `restorable` says that the file can be brought back to what it held before; `settled` is the event that told its end.
     """
 
     seq: int
     at: str
-    what: What
+    what: str
     name: str
     state: Standing
     effect: str
@@ -46,6 +46,11 @@ class Effect(Struct):
     restorable: bool = False
     note: str = ""
     settled: int | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether this is an activity, a call or a request itself, and not a thing that one did."""
+        return self.name == self.activity
 
 
 class _Start(Struct):
@@ -77,13 +82,21 @@ class _File(Struct):
     undoes: list[int] = []
 
 
+class _Declared(Struct):
+    what: str = ""
+    name: str = ""
+    note: str = ""
+
+
 class _Process(Struct):
     pid: int = 0
     started: float = 0.0
     command: str = ""
 
 
-_KINDS: Final[dict[str, What]] = {"model": "request", "tool": "call"}
+_KINDS: Final = {"model": "request", "tool": "call"}
+TAKEN: Final = frozenset({"file", "command", "call", "activity"})
+"""Words that an activity cannot declare an effect with: the ledger finds these by itself."""
 
 
 def ledger(events: Iterable[Event], *, running: bool = False) -> list[Effect]:
@@ -119,7 +132,8 @@ class _Ledger:
                 effect.state = "running"
         for part, whole in self._parts:
             if part.state == "unknown" and whole is not None:  # a part is as certain as the call that it belongs to
-                part.state = "done" if whole.state == "compensated" else whole.state
+                undone = whole.state == "compensated" and part.what in ("file", "command")  # not by that: each has its own
+                part.state = "done" if undone else whole.state
         return [effect for effect in self.found if effect.seq not in self._dropped]
 
     def queued(self, event: Event) -> None:
@@ -208,6 +222,20 @@ class _Ledger:
             if seq in self._files:
                 self._files[seq].state = "rolled back"
 
+    def declared(self, event: Event) -> None:
+        body = msgspec.json.decode(event.payload, type=_Declared)
+        whole = self._by_seq.get(event.parent_event or -1)
+        parts = [part for part, of in self._parts if of is whole and (part.what, part.name) == (body.what, body.name)]
+        if parts:  # another attempt of the same
+            parts[0].note = body.note
+            return
+        effect = whole.effect if whole is not None else "irreversible"
+        made = Effect(event.seq, event.timestamp, body.what, body.name, "unknown", effect, event.task_id, note=body.note)
+        if whole is not None:
+            made.activity, made.tool = whole.activity, whole.tool
+        self._parts.append((made, whole))
+        self.found.append(made)
+
     def process_started(self, event: Event) -> None:
         body = msgspec.json.decode(event.payload, type=_Process)
         whole = self._by_seq.get(event.parent_event or -1)
@@ -237,6 +265,7 @@ _TAKES: Final = {
     "FileWritten": _Ledger.written,
     "CodeGenerated": _Ledger.generated,
     "FileRolledBack": _Ledger.rolled_back,
+    "EffectDeclared": _Ledger.declared,
     "ProcessStarted": _Ledger.process_started,
     "ProcessEnded": _Ledger.process_ended,
 }
@@ -248,14 +277,13 @@ def _text(value: Any) -> str | None:
 
 def still_there(effects: Iterable[Effect], after: int = 0) -> list[Effect]:
     """Those begun or told after event `after` that nothing has undone, each once: requests to a model leave nothing, and a
-    call whose files or commands are listed is told by them."""
-    listed = [e for e in effects if (e.settled or e.seq) > after and e.what != "request"]
-    told = {(e.task_id, e.activity) for e in listed if e.what in ("file", "command")}
+    call whose files, commands or declared effects are listed is told by them."""
+    listed = [e for e in effects if (e.settled or e.seq) > after and not (e.what == "request" and e.whole)]
+    told = {(e.task_id, e.activity) for e in listed if not e.whole}
     return [
         e
         for e in listed
-        if e.state not in ("compensated", "rolled back")
-        and (e.what in ("file", "command") or (e.task_id, e.activity) not in told)
+        if e.state not in ("compensated", "rolled back") and not (e.whole and (e.task_id, e.activity) in told)
     ]
 
 

@@ -91,6 +91,7 @@ _TELLERS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     "FileWritten": _written,
     "FileRolledBack": lambda b: f"{b['path']} {'is back' if b.get('checksum') else 'is removed: it was not there before'}",
     "CheckFailed": lambda b: str(b["sentence"]),
+    "EffectDeclared": lambda b: f"{b['what']} {b['name']}{': ' + b['note'] if b.get('note') else ''}",
     "FileRead": lambda b: str(b.get("path", "")),
     "PictureMade": lambda b: str(b.get("media_type", "")),
     "ProcessStarted": lambda b: f"{b.get('command', '')} (pid {b.get('pid')})",

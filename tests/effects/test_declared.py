@@ -1,0 +1,119 @@
+"""What an activity says that it changes is on disk before it does, and as certain as the activity (R171)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.run.conftest import clock, engine, gate
+from tests.run.harness import PATIENCE, Engine, Gate, bodies
+
+from ipyagent_sessions.errors import TaskNotCompleted, UsageError
+from ipyagent_sessions.history.sql import query
+from ipyagent_sessions.run.context import Context
+from ipyagent_sessions.run.definitions import Workflow, workflow
+from ipyagent_sessions.run.inside import declare_effect
+from ipyagent_sessions.session import Session
+from ipyagent_sessions.store import Store
+from ipyagent_sessions.undo.ledger import ledger, line, still_there
+
+__all__ = ["clock", "engine", "gate"]
+
+
+def flow_of(function: Callable[..., Any], *args: Any, **options: Any) -> Workflow:
+    @workflow
+    async def flow(ctx: Context) -> Any:
+        return await ctx.run(function, *args, **options)
+
+    return flow
+
+
+def told(session: Session) -> list[tuple[str, str, str]]:
+    return [(e.what, e.name, e.state) for e in ledger(session.events())]
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_row_is_listed_by_itself_and_the_activity_is_told_by_it(engine: Engine, store: Store, is_async: bool) -> None:
+    def reprice() -> str:
+        declare_effect("row", "orders/17", "price 3 -> 4")
+        return "done"
+
+    async def reprice_async() -> str:
+        return reprice()
+
+    handle = engine.start(flow_of(reprice_async if is_async else reprice, effect="idempotent", name="reprice"))
+    assert handle.result(PATIENCE) == "done"
+    session = handle.session
+    assert told(session) == [("activity", "main/reprice#1", "done"), ("row", "orders/17", "done")]
+    assert [line(e) for e in still_there(ledger(session.events()))] == ["idempotent row orders/17"]
+    rows = query(store, "SELECT what, name, state, effect, activity_id FROM effects ORDER BY seq").rows()
+    assert [tuple(row.values()) for row in rows] == [
+        ("activity", "main/reprice#1", "done", "idempotent", "main/reprice#1"),
+        ("row", "orders/17", "done", "idempotent", "main/reprice#1"),
+    ]
+
+
+def test_it_is_on_disk_before_the_function_goes_on_and_unknown_after_a_crash(engine: Engine, gate: Gate) -> None:
+    async def send() -> None:
+        declare_effect("request", "POST /orders", "order 17")
+        await gate.passing()
+
+    flow = flow_of(send, effect="idempotent")
+    handle = engine.start(flow)
+    gate.reached()
+    assert bodies(handle.session, "EffectDeclared") == [{"what": "request", "name": "POST /orders", "note": "order 17"}]
+    session = engine.crash(handle)
+    assert told(session) == [("activity", "main/send#1", "unknown"), ("request", "POST /orders", "unknown")]
+    gate.open()
+    engine.resume(session, flow).result(PATIENCE)
+    assert told(session) == [("activity", "main/send#1", "done"), ("request", "POST /orders", "done")]
+    assert [line(e) for e in still_there(ledger(session.events()))] == ["idempotent request POST /orders"]
+
+
+def test_a_compensated_activity_takes_its_rows_with_it(engine: Engine) -> None:
+    def insert() -> None:
+        declare_effect("row", "orders/17")
+
+    def fail() -> None:
+        raise ValueError("no")
+
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.run(insert, effect="idempotent", compensate=lambda: None)
+        await ctx.run(fail, effect="none")
+
+    handle = engine.start(flow)
+    with pytest.raises(TaskNotCompleted):
+        handle.result(PATIENCE)
+    assert ("row", "orders/17", "compensated") in told(handle.session)
+    assert still_there(ledger(handle.session.events())) == []
+
+
+def change(what: str) -> None:
+    declare_effect(what, "17")
+
+
+@pytest.mark.parametrize(
+    ("what", "effect", "isolate", "said"),
+    [
+        ("row", "none", None, 'declared to have the effect "none"'),
+        ("file", "idempotent", None, "'file' is no word for an effect"),
+        ("two words", "idempotent", None, "'two words' is no word for an effect"),
+        ("row", "idempotent", "process", "in a process of its own"),
+    ],
+)
+def test_what_cannot_be_declared_is_refused(engine: Engine, what: str, effect: str, isolate: Any, said: str) -> None:
+    handle = engine.start(flow_of(change, what, effect=effect, isolate=isolate))
+    assert handle.wait(PATIENCE)
+    assert said in handle.session.state().system_state.detail
+    assert bodies(handle.session, "EffectDeclared") == []
+
+
+def test_outside_of_an_activity_it_is_refused() -> None:
+    async def outside() -> None:
+        declare_effect("row", "1")
+
+    with pytest.raises(UsageError, match="outside of an activity"):
+        asyncio.run(outside())
