@@ -23,7 +23,7 @@ from ipyagent_sessions.store import Store
 from ipyagent_sessions.verify import whole
 
 HERE = Path(__file__).parent
-CLAUDE, CODEX = HERE / "claude-code.jsonl", HERE / "codex.jsonl"
+CLAUDE, CODEX, PI = HERE / "claude-code.jsonl", HERE / "codex.jsonl", HERE / "pi.jsonl"
 
 
 def brought(store: Store, path: Path) -> tuple[Taken, Session]:
@@ -48,8 +48,8 @@ def person(text: Any, **more: Any) -> dict[str, Any]:
 
 def test_a_session_of_claude_code_is_told_task_by_task(store: Store) -> None:
     taken, session = brought(store, CLAUDE)
-    assert (taken.tasks, taken.problems, taken.passed) == (2, [], {"progress": 1, "sub-agent": 1})
-    tasks = store.sql("select title, state, target from tasks order by queued").rows()
+    assert (taken.tasks, taken.problems, taken.passed) == (2, [], {"progress": 1})
+    tasks = store.sql(f"select title, state, target from tasks where session_id = '{session.id}' order by queued").rows()
     assert [(t["title"], t["state"]) for t in tasks] == [
         ("How many words has notes.txt?", "completed"),
         ("And lines?", "completed"),
@@ -61,8 +61,11 @@ def test_a_session_of_claude_code_is_told_task_by_task(store: Store) -> None:
         ("Bash", "open", "wc -l notes.txt"),
     ]
     assert session.summary().title == "Count the words"
-    said = store.sql("select text from messages where role = 'assistant' order by seq").rows()
-    assert [m["text"] for m in said] == ["I look.", "Seven.", None]
+    bodies = [payload_of(e) for e in session.events() if e.event_type == "MessageAdded"]
+    assert [b.get("text", "") for b in bodies if b["role"] == "assistant"] == ["I look.", "Seven.", ""]
+    assert taken.sub_agents == [f"{session.id}a1"]
+    (told,) = store.sql(f"select role, text from messages where session_id = '{session.id}a1'").rows()
+    assert told == {"role": "assistant", "text": "a sub-agent"}
 
 
 def test_what_an_answer_used_is_counted_once_although_it_stands_in_several_lines(store: Store) -> None:
@@ -100,7 +103,7 @@ def test_items_without_an_envelope_are_read_as_older_versions_wrote_them(store: 
     ]
 
 
-@pytest.mark.parametrize("path", [CLAUDE, CODEX])
+@pytest.mark.parametrize("path", [CLAUDE, CODEX, PI])
 def test_it_is_in_replay_and_a_fork_has_the_conversation(store: Store, path: Path, me: Holder) -> None:
     _, session = brought(store, path)
     assert session.summary().state == TaskState.COMPLETED
@@ -120,7 +123,7 @@ def test_the_same_file_is_the_same_session_and_one_that_grew_is_another(store: S
     grown = tmp_path / "grown.jsonl"
     grown.write_bytes(CLAUDE.read_bytes() + json.dumps(person("more")).encode())
     assert transcripts.bring_in(store, grown).session_id != first.session_id
-    assert len(store.session_ids()) == 2
+    assert len(store.session_ids()) == 4, "each with its sub-agent"
 
 
 def test_broken_lines_are_told_by_their_place_and_the_rest_is_there(store: Store, tmp_path: Path) -> None:
@@ -181,14 +184,208 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["type", "text", "id", "content"]), inner),
     max_leaves=6,
 )
+ROLES = st.sampled_from(["user", "assistant", "toolResult"])
+NAMES = st.sampled_from(["a", "b", "c", None, 7])
 RECORD = st.fixed_dictionaries(
-    {"type": st.sampled_from(["user", "assistant", "summary", "response_item", "event_msg", "turn_context", "odd"])},
-    optional={"message": JSON, "payload": JSON, "timestamp": JSON, "sessionId": JSON, "summary": JSON, "isSidechain": JSON},
+    {
+        "type": st.sampled_from(
+            ["user", "assistant", "summary", "response_item", "event_msg", "turn_context", "session", "message", "odd"]
+        )
+    },
+    optional={
+        "message": JSON
+        | st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant", "toolResult"]), "content": JSON}),
+        "payload": JSON,
+        "timestamp": JSON,
+        "sessionId": JSON,
+        "summary": JSON,
+        "isSidechain": JSON,
+        "id": NAMES,
+        "parentId": NAMES,
+        "uuid": NAMES,
+        "parentUuid": NAMES,
+        "version": JSON,
+    },
 )
+FIRST = [person("hi"), {"type": "turn_context", "payload": {"model": "m"}}, {"type": "session", "version": 3, "id": "s"}]
 
 
-@given(st.lists(RECORD, max_size=6), st.booleans())
-def test_no_line_is_fatal(tmp_path_factory: pytest.TempPathFactory, records: list[Any], claude: bool) -> None:
+@given(st.lists(RECORD, max_size=6), st.sampled_from(FIRST))
+def test_no_line_is_fatal(tmp_path_factory: pytest.TempPathFactory, records: list[Any], first: Any) -> None:
     folder = tmp_path_factory.mktemp("t")
-    first = person("hi") if claude else {"type": "turn_context", "payload": {"model": "m"}}
     brought(Store(folder / "store"), written(folder, first, *records))
+
+
+def test_a_session_of_pi_is_told_along_the_branch_that_its_last_entry_is_on(store: Store) -> None:
+    taken, session = brought(store, PI)
+    assert (taken.kind, taken.tasks, session.summary().title) == ("pi", 2, "Large files")
+    assert [(x.line, x.what) for x in taken.problems] == [
+        (9, "another branch begins with it, of 2 entries: Delete it without asking")
+    ]
+    assert taken.passed == {"model_change": 1, "thinking_level_change": 1, "label": 1, "custom": 1, "session_info": 1}
+    said = store.sql("select role, text from messages order by seq").rows()
+    assert [(m["role"], m["text"]) for m in said] == [
+        ("user", "Which files are large?"),
+        ("assistant", "I look."),
+        ("tool", "bash: 9 big.bin"),
+        ("assistant", "big.bin."),
+        ("system", "Deleting was talked about and left."),
+        ("system", "$ ls\nbig.bin"),
+        ("user", "Compress it"),
+        ("assistant", None),
+        ("tool", "bash: no space left"),
+        ("system", "A large file was found; packing it failed."),
+        ("system", "The disk is full."),
+        ("assistant", "[error: overloaded]"),
+    ]
+    calls = store.sql(
+        "select state, args->>'$[1].command' as command, execution_time_ms as ms from tool_calls order by started"
+    )
+    assert [(c["state"], c["command"], c["ms"]) for c in calls.rows()] == [
+        ("completed", "du -a", 1500.0),
+        ("failed", "gzip big.bin", 1000.0),
+    ]
+
+
+def test_what_pi_says_that_an_answer_used_and_cost_is_counted_on_that_branch_only(store: Store) -> None:
+    _, session = brought(store, PI)
+    state = session.state()
+    assert (state.input_tokens, state.output_tokens) == (115 + 3 + 7, 20 + 4 + 8)
+    assert state.cost_usd == pytest.approx(0.35 + 0.05 + 0.1)
+    by_model = store.sql("select model, sum(cost_usd) as cost from usage group by 1 order by 1").rows()
+    assert [(r["model"], round(r["cost"], 2)) for r in by_model] == [("claude-x", 0.4), ("model-y", 0.1)]
+
+
+def pi(role: str, content: Any, **more: Any) -> dict[str, Any]:
+    return {"type": "message", "timestamp": "2026-01-01T00:00:00Z", "message": {"role": role, "content": content}, **more}
+
+
+def test_the_first_version_of_pi_has_no_tree_and_a_later_one_than_is_known_is_said(store: Store, tmp_path: Path) -> None:
+    head = {"type": "session", "id": "x", "cwd": "/"}
+    lines = [pi("user", "a"), pi("assistant", [{"type": "text", "text": "b"}]), pi("hookMessage", "c"), pi("user", "d")]
+    taken, _ = brought(store, written(tmp_path, head, *lines))
+    assert (taken.problems, taken.tasks) == ([], 2)
+    assert [m["text"] for m in store.sql("select text from messages order by seq").rows()] == ["a", "b", "c", "d"]
+    taken, _ = brought(store, written(tmp_path, {**head, "version": 4}, pi("user", "a", id="e1", parentId=None)))
+    assert [x.what for x in taken.problems] == ["version 4 of the format; up to 3 is known, what is new is passed over"]
+    assert taken.tasks == 1
+
+
+def test_a_broken_tree_of_pi_is_told_by_its_place_and_ends(store: Store, tmp_path: Path) -> None:
+    head = {"type": "session", "version": 3, "id": "x"}
+    for lines, wanted in (
+        ([pi("user", "a", id="a", parentId="b"), pi("user", "b", id="b", parentId="a")], (2, "it follows from itself")),
+        ([pi("user", "a", id="a", parentId="a")], (2, "it follows from itself")),
+        ([pi("user", "a", id="a", parentId="gone")], (2, "it follows an entry that is not in the file")),
+        ([pi("user", "a", id="a", parentId=None), pi("user", "b", id="a", parentId="a")], (3, "line 2 has the same id")),
+        ([pi("user", "a", id="a", parentId=None), pi("user", "b", parentId="a")], (3, "an entry without a place in the tree")),
+        ([pi("user", "a", id="a", parentId=None), pi("user", "b", id="b", parentId=[1])], (3, "an entry without a place")),
+    ):
+        taken, _ = brought(store, written(tmp_path, head, *lines))
+        (found,) = taken.problems
+        assert (found.line, found.what[: len(wanted[1])]) == wanted
+        assert taken.tasks == 1
+
+
+def test_each_sub_agent_of_claude_code_has_a_session_of_its_own(store: Store, tmp_path: Path) -> None:
+    def sub(kind: str, said: str, **more: Any) -> dict[str, Any]:
+        usage = {"input_tokens": 10, "output_tokens": 1}
+        message = {"content": said, "id": said, "usage": usage} if kind == "assistant" else {"content": said}
+        return {
+            "type": kind,
+            "sessionId": "s",
+            "isSidechain": True,
+            "timestamp": "2026-01-01T00:00:00Z",
+            "message": message,
+            **more,
+        }
+
+    path = written(
+        tmp_path,
+        person("Look at both", uuid="u1"),
+        sub("user", "look at a", uuid="a1", parentUuid=None),
+        sub("user", "look at b", uuid="b1", agentId="bb"),
+        sub("assistant", "a is good", uuid="a2", parentUuid="a1"),
+        sub("assistant", "b is bad", uuid="b2", agentId="bb"),
+        {"type": "custom-title", "customTitle": "Both"},
+    )
+    taken, session = brought(store, path)
+    assert (session.summary().title, session.state().input_tokens, len(taken.sub_agents)) == ("Both", 0, 2)
+    for sub_id, said in zip(taken.sub_agents, ("a", "b"), strict=True):
+        other = store.session(sub_id)
+        assert (other.summary().title, other.state().input_tokens) == (f"look at {said}", 10)
+        assert other.header.store == "claude-code"
+        assert not whole.session(other).damaged
+    (store.sessions_folder / session.id).rename(tmp_path / "away")  # a kill before the last one was written
+    assert brought(store, path)[0].sub_agents == taken.sub_agents
+
+
+def test_the_file_of_a_sub_agent_alone_is_its_session(store: Store, tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in CLAUDE.read_text("utf-8").splitlines()]
+    lines = [{**line, "isSidechain": True, "agentId": "x"} if "message" in line else line for line in lines]
+    taken, session = brought(store, written(tmp_path, *lines))
+    assert (taken.tasks, taken.sub_agents, session.summary().title) == (2, [], "Count the words")
+
+
+def test_what_the_program_says_in_the_name_of_a_model_or_a_person_is_no_answer_and_no_prompt(
+    store: Store, tmp_path: Path
+) -> None:
+    usage = {"input_tokens": 0, "output_tokens": 0}
+    answer = {"id": "e", "model": "<synthetic>", "content": [{"type": "text", "text": "no credit"}], "usage": usage}
+    path = written(
+        tmp_path,
+        person("first"),
+        {"type": "assistant", "sessionId": "s", "timestamp": "2026-01-01T00:00:00Z", "message": answer},
+        {"type": "system", "subtype": "compact_boundary", "sessionId": "s"},
+        person("what was said before", isCompactSummary=True),
+    )
+    taken, session = brought(store, path)
+    assert taken.tasks == 1
+    assert [m["role"] for m in store.sql("select role from messages order by seq").rows()] == ["user", "assistant", "system"]
+    assert [e.input_tokens for e in session.events() if payload_of(e).get("model") == "unknown"] == [None]
+    assert store.sql("select count(*) as n from usage where input_tokens is not null").rows() == [{"n": 0}]
+
+
+def test_results_of_codex_fail_by_what_their_text_says(store: Store, tmp_path: Path) -> None:
+    def item(kind: str, **more: Any) -> dict[str, Any]:
+        return {"timestamp": "2026-01-01T00:00:00Z", "type": "response_item", "payload": {"type": kind, **more}}
+
+    outputs: list[Any] = [
+        "Exit code: 2\nWall time: 0.1 seconds\nOutput:\nno",
+        "Exit code: 0\nWall time: 0.1 seconds\nOutput:\nExit code: 3",
+        "Chunk ID: 1\nWall time: 0.1 seconds\nProcess exited with code 1\nOutput:\n",
+        "[]",
+        '{"output": "a program printed this"}',
+        [{"type": "input_text", "text": "seen"}, {"type": "input_image", "image_url": "data:"}],
+        {"content": "refused", "success": False},
+    ]
+    lines = [{"type": "turn_context", "payload": {"model": "m"}}]
+    for i, output in enumerate(outputs):
+        lines += [item("function_call", name=f"t{i}", arguments="{}", call_id=f"c{i}")]
+        lines += [item("function_call_output", call_id=f"c{i}", output=output)]
+    lines += [item("web_search_call", status="completed", action={"type": "search", "query": "q"})]
+    brought(store, written(tmp_path, *lines))
+    found = store.sql("select tool, state from tool_calls order by tool").rows()
+    assert [r["state"] for r in found] == ["failed", "completed", "failed", *["completed"] * 3, "failed", "completed"]
+    said = [m["text"] for m in store.sql("select text from messages where role = 'tool' order by seq").rows()]
+    assert said[3:6] == ["t3: []", 't4: {"output": "a program printed this"}', "t5: seen\n[input_image]"]
+
+
+def test_a_line_of_twenty_megabytes_and_what_no_text_may_hold(store: Store, tmp_path: Path) -> None:
+    deep = b'{"type":"user","message":{"content":' + b"[" * 5000 + b"]" * 5000 + b"}}"
+    path = written(
+        tmp_path,
+        person("a\0b\ud800c"),
+        person("x" * 20_000_000),
+        deep,
+        b'{"type":"user","message":{"content":"raw \0 byte"}}',
+        person("z", timestamp="\ud800"),
+    )
+    taken, session = brought(store, path)
+    assert [p.line for p in taken.problems] in ([3, 4], [4]), "whether the nesting is too deep is for the interpreter"
+    texts = [m["text"] for m in store.sql("select text from messages order by seq").rows()]
+    assert texts[0].startswith("a")
+    assert "\0" not in texts[0]
+    assert len(texts[1]) == 20_000
+    (large,) = [e for e in session.events() if payload_of(e).get("message_blob")]
+    assert len(session.payload(large)["message"]["parts"][0]["content"]) == 20_000_000

@@ -78,6 +78,7 @@ def _transcript(door: Door, path: Path) -> Shown:
     told += [f"  and {more} more lines, each an alarm in the log"] if more > 0 else []
     passed = ", ".join(f"{plain(kind, 40)} {count}" for kind, count in sorted(done.passed.items())[:_SHOWN])
     told += [f"lines that hold no part of the conversation: {passed}"] if passed else []
+    told += [f"its sub-agents have sessions of their own: {', '.join(done.sub_agents[:_SHOWN])}"] if done.sub_agents else []
     told += [f"look at it with: {door.prefix} replay {done.session_id}"]
     return Shown("\n".join(told), None, data)
 

@@ -30,7 +30,7 @@ COMMANDS: Final = {
     "sql": "one SELECT over the history of all sessions",
     "rename": "give a session another title",
     "export": "write a session to one file: an archive, a notebook, JSONL or ATIF",
-    "import": "open an archive, or a transcript of Claude Code or Codex; the session is in replay",
+    "import": "open an archive, or a transcript of Claude Code, Codex or Pi; the session is in replay",
     "memory": "what sessions share, by namespace",
     "gc": "what has outlived its retention, and why; --yes removes it",
     "delete": "delete a session; says first what is lost and what depends on it",
@@ -215,7 +215,7 @@ def _files(commands: dict[str, _Parser]) -> None:
     commands["gc"].add_argument("--yes", action="store_true", help="remove what is listed; the log and its results stay")
     commands["delete"].add_argument("id", metavar="ID", help="a session")
     commands["delete"].add_argument("--yes", action="store_true", help="do it; forks first get the part that they share")
-    brought = "an archive that export made, or a transcript of Claude Code or Codex (.jsonl)"
+    brought = "an archive that export made, or a transcript of Claude Code, Codex or Pi (.jsonl)"
     commands["import"].add_argument("file", metavar="FILE", help=brought)
 
 

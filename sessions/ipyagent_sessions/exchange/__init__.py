@@ -4,7 +4,7 @@ archive   what an archive holds, and what none may hold
 pack      a session, the part of its ancestors that it needs, and their blobs, into one archive
 unpack    an archive into a store, where the session is in replay
 transcripts   what another agent wrote down, into a session in replay
-claude_code, codex   who wrote it: lines into what was spoken
+claude_code, codex, pi   who wrote it: lines into what was spoken
 spoken    what a transcript says, whoever wrote it
 retelling what was spoken, as events
 lines     its events as JSON, one a line

@@ -2,8 +2,11 @@
 
 There is no published schema; this follows what versions 1 and 2 write.  A line has `type`; those of type user and assistant
 hold a `message` as the Messages API has it, the others are about the program.  A response is written in several lines of one
-`message.id`, each with the same usage.  Lines of sub-agents (`isSidechain`) are a conversation of their own and are passed
-over.
+`message.id`, each with the same usage.  What was said stays in the order of the lines, also where a person went back and said
+something else.
+
+Lines of sub-agents (`isSidechain`) are conversations of their own: told apart by `agentId`, in older versions by the line that
+their `parentUuid` leads to.  Newer versions write each into a file of its own, in which all lines are such ones.
 """
 
 from __future__ import annotations
@@ -26,6 +29,10 @@ from ipyagent_sessions.exchange.spoken import (
 
 NAME: Final = "claude-code"
 KINDS: Final = frozenset({"user", "assistant", "summary", "system", "progress", "file-history-snapshot", "queue-operation"})
+_TITLES: Final = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
+"""The lines that give a title, and the field that has it."""
+_SYNTHETIC: Final = "<synthetic>"
+"""The model of an answer that no model gave: the program tells of an error that way."""
 
 
 def knows(record: dict[str, Any]) -> bool:
@@ -34,7 +41,49 @@ def knows(record: dict[str, Any]) -> bool:
 
 
 class Reader:
-    """Takes the lines one after another."""
+    """Takes the lines one after another and gives each to its conversation."""
+
+    def __init__(self) -> None:
+        self._main = _Conversation()
+        self._sub: dict[str, _Conversation] = {}
+        self._agent_of: dict[str, str] = {}
+
+    def problem(self, problem: Problem) -> None:
+        """A line that could not be read."""
+        self._main.spoken.items.append(problem)
+
+    def take(self, line: int, at: str, record: dict[str, Any]) -> None:
+        """The next line, written at `at`."""
+        kind = text(record.get("type"))
+        spoken = self._main.spoken
+        if kind in _TITLES:
+            spoken.title = text(record.get(_TITLES[kind])) or spoken.title
+        elif kind not in ("assistant", "user"):
+            spoken.skip(kind or "unnamed")
+        elif record.get("isSidechain") is True:
+            self._sub.setdefault(self._agent(record), _Conversation()).take(line, at, record)
+        else:
+            self._main.take(line, at, record)
+
+    def _agent(self, record: dict[str, Any]) -> str:
+        parent = text(record.get("parentUuid"))
+        agent = text(record.get("agentId")) or self._agent_of.get(parent) or text(record.get("uuid"))
+        self._agent_of[text(record.get("uuid"))] = agent
+        return agent
+
+    def finished(self) -> list[Spoken]:
+        """The conversation and those of its sub-agents, or of a sub-agent alone."""
+        subs = [found.spoken for found in self._sub.values()]
+        if subs and all(isinstance(item, Problem) for item in self._main.spoken.items):
+            first = subs.pop(0)
+            first.items[:0] = self._main.spoken.items
+            first.title, first.passed = self._main.spoken.title, self._main.spoken.passed
+            return [first, *subs]
+        return [self._main.spoken, *subs]
+
+
+class _Conversation:
+    """What one agent was told and said."""
 
     def __init__(self) -> None:
         self.spoken = Spoken()
@@ -43,28 +92,19 @@ class Reader:
         self._counted: set[str] = set()
 
     def take(self, line: int, at: str, record: dict[str, Any]) -> None:
-        """The next line, written at `at`."""
-        kind = text(record.get("type"))
-        if record.get("isSidechain") is True:
-            self.spoken.skip("sub-agent")
-        elif kind == "summary":
-            self.spoken.title = text(record.get("summary")) or self.spoken.title
-        elif kind == "assistant":
-            self._assistant(line, at, fields(record.get("message")))
-        elif kind == "user" and record.get("isMeta") is True:
-            self._user(line, at, fields(record.get("message")), system=True)
-        elif kind == "user":
-            self._user(line, at, fields(record.get("message")), system=False)
+        message = fields(record.get("message"))
+        if record.get("type") == "assistant":
+            self._assistant(line, at, message)
         else:
-            self.spoken.skip(kind or "unnamed")
+            self._user(line, at, message, system=record.get("isMeta") is True or record.get("isCompactSummary") is True)
 
     def _assistant(self, line: int, at: str, message: dict[str, Any]) -> None:
         if not isinstance(message.get("content"), list | str):
             self.spoken.items.append(Problem(line, "an answer without content"))
             return
-        name = text(message.get("id"))
+        name, model = text(message.get("id")), text(message.get("model"))
         if self._open is None or not name or name != self._open_id:
-            self._open, self._open_id = Answer(line, at, text(message.get("model"))), name
+            self._open, self._open_id = Answer(line, at, "" if model == _SYNTHETIC else model), name
             self.spoken.items.append(self._open)
         answer = self._open
         for part in parts(message["content"]):
@@ -74,7 +114,10 @@ class Reader:
                 answer.thinking += text(part.get("thinking"))
             elif part.get("type") == "tool_use":
                 answer.calls.append(Call(text(part.get("id")), text(part.get("name")) or "unnamed", part.get("input")))
-        usage = fields(message.get("usage"))
+        if model != _SYNTHETIC:
+            self._count(answer, name, fields(message.get("usage")))
+
+    def _count(self, answer: Answer, name: str, usage: dict[str, Any]) -> None:
         if usage and name not in self._counted:
             self._counted.add(name)
             cached = ("cache_creation_input_tokens", "cache_read_input_tokens")

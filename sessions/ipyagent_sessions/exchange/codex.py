@@ -7,12 +7,14 @@ stood in the lines themselves.  Items that follow each other without a result or
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from ipyagent_sessions.exchange.spoken import (
     Answer,
     Call,
     Outcome,
+    Problem,
     Prompt,
     Spoken,
     decoded,
@@ -37,8 +39,17 @@ _ITEMS: Final = frozenset(
         "web_search_call",
     }
 )
-_SURROUNDINGS: Final = ("<environment_context>", "<user_instructions>", "# AGENTS.md")
+_SURROUNDINGS: Final = (
+    "<environment_context>",
+    "<user_instructions>",
+    "# AGENTS.md",
+    "<turn_aborted>",
+    "<user_shell_command>",
+    "<subagent_notification>",
+)
 """How messages begin that the program sends in the name of the user."""
+_EXIT: Final = re.compile(r"(?:Exit code:|(?:.*\n){0,3}Process exited with code) (-?\d+)$", re.MULTILINE)
+"""How the output of a command begins where it is a text that tells its exit code."""
 
 
 def knows(record: dict[str, Any]) -> bool:
@@ -56,6 +67,14 @@ class Reader:
         self._open: Answer | None = None
         self._newest: Answer | None = None
         self._used: Any = None
+
+    def problem(self, problem: Problem) -> None:
+        """A line that could not be read."""
+        self.spoken.items.append(problem)
+
+    def finished(self) -> list[Spoken]:
+        """The conversation."""
+        return [self.spoken]
 
     def take(self, line: int, at: str, record: dict[str, Any]) -> None:
         """The next line, written at `at`."""
@@ -80,12 +99,17 @@ class Reader:
             self._open = None
             self.spoken.items.append(Prompt(line, at, said, system))
         elif kind == "reasoning":
-            self._answer(line, at).thinking += "\n".join(text(part.get("text")) for part in parts(item.get("summary")))
+            told = [*parts(item.get("summary")), *parts(item.get("content"))]
+            self._answer(line, at).thinking += "\n".join(text(part.get("text")) for part in told)
         elif kind in ("function_call", "custom_tool_call"):
             given = item.get("arguments") if kind == "function_call" else item.get("input")
             self._call(line, at, item, text(item.get("name")) or "unnamed", _decoded(given))
-        elif kind in ("local_shell_call", "web_search_call"):
-            self._call(line, at, item, kind.removesuffix("_call"), item.get("action"))
+        elif kind == "local_shell_call":
+            self._call(line, at, item, "local_shell", item.get("action"))
+        elif kind == "web_search_call":  # made and answered on the other side: the line is call and result
+            self._call(line, at, {"call_id": f"line {line}"}, "web_search", item.get("action"))
+            done = item.get("status", "completed") == "completed"
+            self.spoken.items.append(Outcome(line, at, f"line {line}", item.get("status"), failed=not done))
         elif kind in ("function_call_output", "custom_tool_call_output"):
             self._open = None
             result, failed = _outcome(item.get("output"))
@@ -123,12 +147,14 @@ def _decoded(given: Any) -> Any:
 
 
 def _outcome(output: Any) -> tuple[Any, bool]:
-    """The output of a call and whether it failed: a text, parts, or an object with `content` or `output` and `metadata`."""
-    found = _decoded(output)
-    body = fields(found)
+    """The output of a call and whether it failed: parts, an object with `success` or `metadata`, or a text that may be one."""
+    if isinstance(output, list):
+        return shown(output), False
+    body = fields(_decoded(output))
     code = fields(body.get("metadata")).get("exit_code")
+    if code is None and "success" not in body:
+        told = _EXIT.match(output) if isinstance(output, str) else None
+        return output, told is not None and told[1] != "0"
     failed = body.get("success") is False or (isinstance(code, int) and code != 0)
-    if isinstance(found, list):
-        return shown(found), failed
     inner = body.get("output", body.get("content"))
     return (inner if isinstance(inner, str) else output), failed

@@ -118,7 +118,11 @@ class Retelling:
         parts: list[Any] = [ThinkingPart(thinking)] if thinking else []
         parts += [TextPart(text)] if text else []
         parts += [ToolCallPart(call.name, call.arguments, call.id) for call in calls]
-        used = {"input_tokens": answer.input_tokens, "output_tokens": answer.output_tokens}
+        used = {
+            "input_tokens": answer.input_tokens,
+            "output_tokens": answer.output_tokens,
+            "cost_usd": answer.cost_usd,
+        }
         response = ModelResponse(parts, model_name=model or None, timestamp=datetime.fromisoformat(self._at))
         self._message("assistant", text, response, model=model or "unknown", tools=[call.name for call in calls], used=used)
         for i, call in enumerate(calls, 1):

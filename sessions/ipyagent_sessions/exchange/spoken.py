@@ -7,12 +7,14 @@ nothing, and never raise.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from typing import Any, Final
 
 from msgspec import Struct
 
 _MOST_TOKENS: Final = 2**53
+_MOST_DOLLARS: Final = 1e9
 
 
 class Call(Struct):
@@ -33,7 +35,7 @@ class Prompt(Struct):
 
 
 class Answer(Struct):
-    """One response of a model.  Tokens are None when the transcript does not say."""
+    """One response of a model.  Tokens and cost (US dollars) are None when the transcript does not say."""
 
     line: int
     at: str
@@ -43,6 +45,7 @@ class Answer(Struct):
     calls: list[Call] = []
     input_tokens: int | None = None
     output_tokens: int | None = None
+    cost_usd: float | None = None
 
 
 class Outcome(Struct):
@@ -73,6 +76,7 @@ class Spoken(Struct):
     passed: dict[str, int] = {}
 
     def skip(self, kind: str) -> None:
+        """Count a line that holds no part of the conversation."""
         self.passed[kind] = self.passed.get(kind, 0) + 1
 
 
@@ -107,3 +111,9 @@ def tokens(usage: dict[str, Any], *names: str) -> int | None:
     """The sum of the fields that hold a credible number, None when none does."""
     found = [usage[name] for name in names if type(usage.get(name)) is int and 0 <= usage[name] < _MOST_TOKENS]
     return sum(found) if found else None
+
+
+def dollars(value: Any) -> float | None:
+    """A credible cost, None for what is none."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value < _MOST_DOLLARS and math.isfinite(value) else None

@@ -1,9 +1,9 @@
-"""Transcripts of other agents into sessions that can be looked at and queried: Claude Code and Codex, JSON lines.
+"""Transcripts of other agents into sessions that can be looked at and queried: Claude Code, Codex and Pi, JSON lines.
 
 Each prompt of a person becomes a task, each answer a message with what it used, each call of a tool an activity.  The
 session is in replay, as what an archive brings is: nothing of it runs, nothing is added to it, a fork goes on.  The same
-file gives the same session.  A line that cannot be used is left out, and an alarm at its place in the log says which one and
-why.
+file gives the same session; each sub-agent whose lines stand in it has a session of its own.  A line that cannot be used is
+left out, and an alarm at its place in the log says which one and why.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from msgspec import Struct
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import folding
 from ipyagent_sessions.errors import UsageError
-from ipyagent_sessions.exchange import claude_code, codex
+from ipyagent_sessions.exchange import claude_code, codex, pi
 from ipyagent_sessions.exchange.retelling import Retelling
 from ipyagent_sessions.exchange.spoken import Problem, Spoken, decoded, text
 from ipyagent_sessions.log import live, segments
@@ -38,11 +38,12 @@ LARGEST: Final = 2**30
 _LINE: Final = 64 * 2**20
 _LOOKED_AT: Final = 50
 """Lines that are looked at to tell who wrote a file."""
-FORMATS: Final = (claude_code, codex)
+FORMATS: Final = (claude_code, codex, pi)
 
 
 class Taken(Struct):
-    """What an import did.  `known` says that the session was here before, and nothing was done."""
+    """What an import did.  `known` says that the session was here before, and nothing was done; `sub_agents` are the ids of
+    the sessions of sub-agents."""
 
     session_id: str
     kind: str
@@ -51,6 +52,7 @@ class Taken(Struct):
     problems: list[Problem] = []
     passed: dict[str, int] = {}
     known: bool = False
+    sub_agents: list[str] = []
 
 
 def bring_in(store: Store, path: Path) -> Taken:
@@ -64,11 +66,16 @@ def bring_in(store: Store, path: Path) -> Taken:
     session_id = f"{form.NAME.replace('-', '')}{hashlib.sha256(body).hexdigest()[:12]}"
     if (store.sessions_folder / session_id).exists():
         return Taken(session_id, form.NAME, known=True)
-    spoken = _read(form, lines, ev.Stamper()(path.stat().st_mtime))
-    told = Retelling(spoken, form.NAME, session_id, path.name, ev.Stamper()(store.clock.now()))
+    spoken, *subs = _read(form, lines, ev.Stamper()(path.stat().st_mtime))
+    now = ev.Stamper()(store.clock.now())
+    ids = [f"{session_id}a{number}" for number in range(1, len(subs) + 1)]
+    for sub_id, sub in zip(ids, subs, strict=True):  # the session itself is last: with it, all of the file is here
+        if not (store.sessions_folder / sub_id).exists():
+            _write(store, sub_id, Retelling(sub, form.NAME, sub_id, f"a sub-agent of {path.name}", now))
+    told = Retelling(spoken, form.NAME, session_id, path.name, now)
     tasks = _write(store, session_id, told)
     problems = [item for item in spoken.items if isinstance(item, Problem)]
-    return Taken(session_id, form.NAME, len(told.events), tasks, problems, spoken.passed)
+    return Taken(session_id, form.NAME, len(told.events), tasks, problems, spoken.passed, sub_agents=ids)
 
 
 def _content(path: Path) -> bytes:
@@ -105,21 +112,22 @@ def _form(path: Path, lines: list[tuple[int, dict[str, Any] | Problem]]) -> Any:
         )
     raise UsageError(
         f"{path.name} is no transcript that can be read here",
-        hint="JSON lines of Claude Code (~/.claude/projects) and of Codex (~/.codex/sessions) are; archives end in .zip",
+        hint="JSON lines of Claude Code (~/.claude/projects), Codex (~/.codex/sessions) and Pi (~/.pi/agent/sessions) are; "
+        "archives end in .zip",
     )
 
 
-def _read(form: Any, lines: list[tuple[int, dict[str, Any] | Problem]], at: str) -> Spoken:
+def _read(form: Any, lines: list[tuple[int, dict[str, Any] | Problem]], at: str) -> list[Spoken]:
     """`at` is the time of a line without one, before any that has one."""
     reader = form.Reader()
     for number, record in lines:
         if isinstance(record, Problem):
-            reader.spoken.items.append(record)
+            reader.problem(record)
             continue
         at = _time(text(record.get("timestamp"))) or at
         reader.take(number, at, record)
-    spoken: Spoken = reader.spoken
-    return spoken
+    found: list[Spoken] = reader.finished()
+    return found
 
 
 def _time(stamp: str) -> str:
