@@ -28,7 +28,7 @@ from ipyagent_sessions.log.layout import FORMAT, Layout
 from ipyagent_sessions.log.lease import Holder
 from ipyagent_sessions.log.reader import Reader
 from ipyagent_sessions.place import VERSION, Header, Parent, Place
-from ipyagent_sessions.state import State
+from ipyagent_sessions.state import FORM, State
 
 _STATES: Final = {"", *TaskState}
 
@@ -352,4 +352,5 @@ def summarise(session_id: str, state: State) -> live.Summary:
         state.lineage[-1][0] if state.lineage else None,
         system.model,
         system.kind,
+        FORM,
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from ipyagent_sessions import config
+from ipyagent_sessions import config, upgrade
 from ipyagent_sessions._version import __version__
 from ipyagent_sessions.agent import layers
 from ipyagent_sessions.agent.settings import Settings
@@ -101,6 +101,10 @@ def doctor(door: Door) -> Table:
         ["started by", f"{parent.name()} (pid {parent.pid})" if parent else "nobody (an orphan)", "ok", ""],
         ["kernel", door.origin.holder.kernel if door.origin.holder and door.origin.holder.kernel else "none here", "ok", ""],
     ]
+    if store.exists():
+        due = upgrade.is_due(store)
+        found = "some files are of an older version" if due else "those that this version writes"
+        rows.append(["formats", found, *(("older", "ipyagent upgrade lists them") if due else ("ok", ""))])
     for name in ("duckdb", "pyarrow", "jupyterlab", "ipykernel"):
         try:
             rows.append([name, metadata.version(name), "ok", ""])

@@ -115,6 +115,7 @@ _COMMANDS: Final[dict[str, Callable[[Door, Screen, argparse.Namespace], Any]]] =
     "gc": lambda door, screen, o: health.gc(door, yes=o.yes),
     "delete": lambda door, screen, o: health.delete(door, door.session(o.id), yes=o.yes),
     "verify": lambda door, screen, o: health.verify(door, o.id, repair=o.repair),
+    "upgrade": lambda door, screen, o: health.upgrade(door, o.id, yes=o.yes),
     "doctor": lambda door, screen, o: check.doctor(door),
     "config": lambda door, screen, o: check.show_config(door, o.file),
     "help": _help,

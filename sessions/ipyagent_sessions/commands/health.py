@@ -6,10 +6,11 @@ from typing import Any
 
 import msgspec
 
+from ipyagent_sessions import upgrade as upgrading
 from ipyagent_sessions.commands.check import memory_policy_of, policy_of
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.errors import LeaseHeld
-from ipyagent_sessions.retention import clean, deletion, expiry, workspaces
+from ipyagent_sessions.retention import backups, clean, deletion, expiry, workspaces
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.verify import whole
 from ipyagent_sessions.verify.finding import Report
@@ -37,6 +38,56 @@ def verify(door: Door, session_id: str | None, *, repair: bool) -> Judged:
     return Judged(_table(report), data, failed=report.damaged)
 
 
+def upgrade(door: Door, session_id: str | None, *, yes: bool) -> Judged:
+    """List what an older version wrote in another form; with `yes` make it anew, and keep what is replaced."""
+    wanted = None if session_id is None else door.session(session_id).id
+    if not yes:
+        return _upgrade_plan(door, upgrading.plan(door.store, wanted))
+    done = upgrading.upgrade(door.store, wanted, by=door.actor)
+    files = sum(kept.files for kept in done.sessions.values())
+    data = {**msgspec.to_builtins(done, enc_hook=str)}
+    told = [f"{_many(files, 'file')} of {_many(len(done.sessions), 'session')} made anew; the log was not touched"]
+    if done.backup is None:
+        told = ["all is of the form that this version writes"]
+    else:
+        told.append(f"what was replaced is in {done.backup}; gc lists it, and removes it after {upgrading.KEPT_DAYS} days")
+    return Judged(Shown("\n".join([*told, *_left(done.problems)])), data, failed=bool(done.problems))
+
+
+def _upgrade_plan(door: Door, found: upgrading.Plan) -> Judged:
+    rows = [[item.session_id, item.file, formats.size(item.size), item.why] for item in found.older]
+    sessions = len({item.session_id for item in found.older})
+    note = f"{_many(len(rows), 'file')} of {_many(sessions, 'session')} would be made anew; the log is not touched"
+    note += f"\ndo it with: {door.prefix} upgrade --yes; what is replaced is kept in {door.store.root / upgrading.BACKUPS}"
+    table = Table(
+        ["session", "file", "size", "why"],
+        rows,
+        right=["size"],
+        note=note,
+        empty="all is of the form that this version writes",
+        width=WIDE,
+    )
+    left = "\n".join(_left(found.problems))
+    shown = Shown(f"{table.text}\n{left}", None) if left else table
+    return Judged(shown, msgspec.to_builtins(found), failed=bool(found.problems))
+
+
+def _left(problems: dict[str, str]) -> list[str]:
+    return [f"left as it is: {session_id}: {what}" for session_id, what in problems.items()]
+
+
+def _gc_backups(door: Door, *, yes: bool) -> Table:
+    """What upgrades replaced, once it has outlived its time."""
+    due = backups.outlived(door.store) if door.store.exists() else []
+    if yes:
+        clean.folders(door.store, due, by=door.actor)
+    rows = [[found.file, formats.size(found.size), found.why] for found in due]
+    note = f"backups: {len(due)} {'removed' if yes else 'would go'}"
+    kept = len(upgrading.backups(door.store)) - (0 if yes else len(due))
+    empty = "no backup of an upgrade is old enough to go" if kept else "there are no backups of upgrades"
+    return Table(["backup", "size", "why"], rows, right=["size"], note=note, empty=empty, width=WIDE)
+
+
 def gc(door: Door, *, yes: bool) -> Shown:
     """List the checkpoints that have outlived the policy, and why; with `yes` remove them."""
     policy = policy_of(door, None)
@@ -53,15 +104,17 @@ def gc(door: Door, *, yes: bool) -> Shown:
     table = Table(columns, rows, right=["seq", "size"], note=note, empty=empty, width=WIDE)
     shared = _gc_memory(door, yes=yes)
     left = _gc_workspaces(door, yes=yes)
-    data = {"checkpoints": table.data, "memory": shared.data, "workspaces": left.data}
-    return Shown(f"{table.text}\n\n{shared.text}\n\n{left.text}", table.html + shared.html + left.html, data)
+    replaced = _gc_backups(door, yes=yes)
+    parts = {"checkpoints": table, "memory": shared, "workspaces": left, "backups": replaced}
+    text, html = "\n\n".join(part.text for part in parts.values()), "".join(part.html for part in parts.values())
+    return Shown(text, html, {name: part.data for name, part in parts.items()})
 
 
 def _gc_workspaces(door: Door, *, yes: bool) -> Table:
     """Workspaces of isolated forks that no session names any more."""
     due = workspaces.left(door.store) if door.store.exists() else []
     if yes:
-        clean.left_behind(door.store, due, by=door.actor)
+        clean.folders(door.store, due, by=door.actor)
     rows = [[found.file, formats.size(found.size), found.why] for found in due]
     note = f"workspaces: {len(due)} {'removed' if yes else 'would go'}"
     empty = "every workspace of a fork is in use"

@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "gc": "what has outlived its retention, and why; --yes removes it",
     "delete": "delete a session; says first what is lost and what depends on it",
     "verify": "derive again what can be derived, and name damage by its place",
+    "upgrade": "what an older version wrote, in the form of this one; says first what would change",
     "doctor": "what this installation has, and what to mend",
     "models": "which models are usable here, and why the others are not",
     "tools": "which tools an agent has here, and why it has not the others",
@@ -194,6 +195,8 @@ def _looking(commands: dict[str, _Parser]) -> None:
         action="store_true",
         help="make checkpoints and summaries anew where they are wrong; the log is never touched",
     )
+    commands["upgrade"].add_argument("id", nargs="?", metavar="ID", help="a session; default: the whole store")
+    commands["upgrade"].add_argument("--yes", action="store_true", help="do it; what is replaced is kept")
     commands["config"].add_argument("--file", metavar="FILE", default=None, help="a YAML file with a checkpoint block")
     commands["help"].add_argument("topic", nargs="?", default=None)
 

@@ -166,12 +166,12 @@ def load(layout: Layout, seq: int) -> tuple[State, Snapshot]:
         raise DamageError(f"checkpoint {seq} does not hold a state: {error}") from error
 
 
-def is_older(layout: Layout, seq: int) -> bool:
-    """Whether the snapshot at `seq` can be read and holds an older form of the state, which can be made anew."""
+def form_of(layout: Layout, seq: int) -> int | None:
+    """The form of the state that the snapshot at `seq` holds; None when it cannot be read, or is of a newer version."""
     try:
-        return _open(layout, seq).form < states.FORM
+        return _open(layout, seq).form
     except (DamageError, NewerFormat):
-        return False
+        return None
 
 
 def newest(layout: Layout, until: int) -> tuple[State | None, list[int]]:

@@ -49,6 +49,10 @@ SIDE_SEAMS: Final = (
     "after memory rename",
     "before cache rename",
     "after cache rename",
+    "before backup rename",
+    "after backup rename",
+    "before upgrade rename",
+    "after upgrade rename",
     "after file rolled back",
 )
 """Those that no running task passes."""

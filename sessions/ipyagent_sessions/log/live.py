@@ -49,7 +49,7 @@ class Live(Struct, omit_defaults=True):
 
 
 class Summary(Struct, omit_defaults=True):
-    """What a list of sessions shows of one.  `seq` is the event it was made at."""
+    """What a list of sessions shows of one.  `seq` is the event it was made at, `form` that of the state it was made from."""
 
     session_id: str
     seq: int
@@ -74,6 +74,7 @@ class Summary(Struct, omit_defaults=True):
     parent: str | None = None
     model: str = ""
     kind: str = "workflow"
+    form: int = 0
 
 
 def write_live(layout: Layout, live: Live, disk: Disk) -> None:

@@ -83,8 +83,8 @@ def memory(store: Store, due: Sequence[Outlived], *, by: str) -> None:
         store.memory.forget(due)
 
 
-def left_behind(store: Store, due: Sequence[workspaces.Left], *, by: str) -> None:
-    """Remove workspaces that no session names, each on record first.  Raises LeaseHeld, OSError."""
+def folders(store: Store, due: Sequence[Removable], *, by: str) -> None:
+    """Remove workspaces that no session names, or backups, each on record first.  Raises LeaseHeld, OSError."""
     if not due:
         return
     with exclusive(store.root / "gc.lock", what="a clean-up"):

@@ -75,9 +75,10 @@ class Fold:
         try:
             stored, _ = checkpoints.load(layout, event.seq)
         except NewerFormat as error:
-            if checkpoints.is_older(layout, event.seq):
+            form = checkpoints.form_of(layout, event.seq)
+            if form is not None and form < states.FORM:
                 means = "it is not used; the state is folded from the log"
-                self._wrong(event, error.message, means, note=True)
+                self._wrong(event, error.message, means, older=True)
             else:
                 todo = "upgrade ipyagent to check it"
                 self.findings.append(self._finding(event.seq, error.message, "it is not used here", todo, note=True))
@@ -91,12 +92,13 @@ class Fold:
         elif states.encode(stored) != states.encode(self.state):
             self._wrong(event, "it differs from the state that the log gives", "a resume from it would go on wrongly")
 
-    def _wrong(self, event: Event, what: str, means: str, *, note: bool = False) -> None:
+    def _wrong(self, event: Event, what: str, means: str, *, older: bool = False) -> None:
         if self.state is None:
-            self.findings.append(self._finding(event.seq, what, means, "delete it", note=note))
+            self.findings.append(self._finding(event.seq, what, means, "delete it", note=older))
             return
         self.wrong[event.seq] = Rebuilt(event, states.encode(self.state), list(self._recent))
-        self.findings.append(self._finding(event.seq, what, means, "verify --repair makes it anew", note=note, derived=True))
+        todo = "upgrade makes it anew" if older else "verify --repair makes it anew"
+        self.findings.append(self._finding(event.seq, what, means, todo, note=older, derived=True))
 
     def _finding(self, seq: int, what: str, means: str, todo: str, *, note: bool = False, derived: bool = False) -> Finding:
         file = f"checkpoints/{checkpoints.path_of(self.session.layout, seq).name}"
