@@ -7,6 +7,9 @@ terminal, a status on HTTP) and never show a traceback for an `IpyagentError`.
 
 from __future__ import annotations
 
+UPDATE = "install the ipyagent that wrote it, or a newer one: pip install -U ipyagent"
+"""What to do about a format that is newer than this version."""
+
 
 class IpyagentError(Exception):
     """Base of all errors of the package.

@@ -20,7 +20,7 @@ from msgspec import Struct
 from ipyagent_sessions import config, events, payloads
 from ipyagent_sessions._version import __version__
 from ipyagent_sessions.clock import Clock, Ids, SystemClock, random_id
-from ipyagent_sessions.errors import DamageError, IpyagentError, NewerFormat
+from ipyagent_sessions.errors import UPDATE, DamageError, IpyagentError, NewerFormat
 from ipyagent_sessions.log.files import Disk, sync_file, sync_folder, temporary_beside
 from ipyagent_sessions.log.format import line_of
 from ipyagent_sessions.log.layout import FORMAT, Layout
@@ -127,7 +127,7 @@ class Place:
         if found.format > FORMAT:
             raise NewerFormat(
                 f"the store {self.root} has format {found.format}, this version reads up to {FORMAT}",
-                hint="use the newer ipyagent that wrote it",
+                hint=UPDATE,
             )
         return found.id
 

@@ -19,7 +19,7 @@ import msgspec
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import folding
 from ipyagent_sessions import payloads as p
-from ipyagent_sessions.errors import DamageError, LeaseHeld, NewerFormat, NotFound, UsageError
+from ipyagent_sessions.errors import UPDATE, DamageError, LeaseHeld, NewerFormat, NotFound, UsageError
 from ipyagent_sessions.lifecycle import ENDED, TaskState, effective
 from ipyagent_sessions.log import checkpoints, lease, live
 from ipyagent_sessions.log.appender import Appender, Loaded, read_state
@@ -66,7 +66,7 @@ class Session:
         if header.format > FORMAT:
             raise NewerFormat(
                 f"session {self.id} has format {header.format}, this version reads up to {FORMAT}",
-                hint="open it with the newer ipyagent that wrote it",
+                hint=UPDATE,
             )
         self.place.check_lineage(self.id, header)
         return header
@@ -183,11 +183,14 @@ class Session:
     def summary(self) -> live.Summary:
         """What a list shows: `summary.json`, with the progress of a running task from `live.json`.
 
-        When the file is missing, or its task was lost, it is made anew from the log.
+        When the file is missing or of a newer form, or its task was lost, it is made anew from the log.  Raises
+        NewerFormat.
         """
+        with contextlib.suppress(DamageError, NotFound):
+            _ = self.header  # what a newer version wrote is not shown as if this one knew it
         found = live.read_summary(self.layout)
         running = found is not None and found.state == TaskState.RUNNING
-        if found is None or found.state not in _STATES or (running and not self.held()):
+        if found is None or found.form > FORM or found.state not in _STATES or (running and not self.held()):
             return summarise(self.id, self.state())
         now = self.live() if running else None
         if now is not None and now.task_id == found.task_id:

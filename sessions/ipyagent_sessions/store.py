@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ipyagent_sessions import events, folding, payloads
-from ipyagent_sessions.errors import IpyagentError, NotFound
+from ipyagent_sessions.errors import IpyagentError, NewerFormat, NotFound
 from ipyagent_sessions.log import live
 from ipyagent_sessions.place import ID, Place
 from ipyagent_sessions.session import Session, summarise
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 class Listed(Struct):
-    """One line of a listing.  `problem` is set, and the rest is empty, for a session that cannot be read."""
+    """One line of a listing.  For a session that cannot be read `state` is damaged, or newer (than this version), `problem`
+    says why, and the rest is empty."""
 
     session_id: str
     summary: live.Summary | None
@@ -79,6 +80,8 @@ class Store(Place):
                 summary = summarise(session_id, session.state())
                 events.seconds_of(summary.updated_at)
             return Listed(session_id, summary, session.effective_state(summary))
+        except NewerFormat as error:
+            return Listed(session_id, None, "newer", str(error))
         except (IpyagentError, OSError) as error:
             return Listed(session_id, None, "damaged", str(error))
         except Exception as error:  # noqa: BLE001  # whatever lies in one folder, the others are listed
@@ -95,6 +98,17 @@ class Store(Place):
             if parent is not None and parent.session == session_id:
                 out.append(other)
         return sorted(out)
+
+    def unreadable(self) -> dict[str, str]:
+        """The sessions whose header cannot be read, so that nobody knows what they depend on, each with the reason."""
+        found = {}
+        for session_id in self.session_ids():
+            try:
+                _ = Session(self, session_id).header
+            except (IpyagentError, OSError) as error:
+                if Session(self, session_id).layout.root.is_dir():
+                    found[session_id] = str(error)
+        return found
 
     def sql(self, query: str, params: list[Any] | dict[str, Any] | None = None) -> Result:
         """The result of one SELECT over all sessions; `params` fill `?` or `$name`.  Raises UsageError; see `history.sql`."""

@@ -259,5 +259,5 @@ def test_a_byte_order_mark_is_accepted(store: Store, session: Session, name: str
 def test_a_store_of_a_newer_version_is_refused_with_its_direction(store: Store) -> None:
     store.create()
     (store.root / "store.json").write_bytes(b'{"id":"x","format":99}')
-    with pytest.raises(IpyagentError, match=r"has format 99, this version reads up to 1; use the newer"):
+    with pytest.raises(IpyagentError, match=r"has format 99, this version reads up to 1; install the ipyagent"):
         Store(store.root)

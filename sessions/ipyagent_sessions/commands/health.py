@@ -34,8 +34,8 @@ def verify(door: Door, session_id: str | None, *, repair: bool) -> Judged:
         report = whole.store(door.store, repair=repair)
     else:
         report = whole.session(door.session(session_id), repair=repair)
-    data = {**msgspec.to_builtins(report), "damaged": report.damaged}
-    return Judged(_table(report), data, failed=report.damaged)
+    data = {**msgspec.to_builtins(report), "damaged": report.damaged, "newer": report.newer}
+    return Judged(_table(report), data, failed=report.damaged or report.newer)
 
 
 def upgrade(door: Door, session_id: str | None, *, yes: bool) -> Judged:
@@ -139,7 +139,7 @@ def delete(door: Door, session: Session, *, yes: bool) -> Shown:
     """Say what deleting a session loses and what depends on it; with `yes` do it."""
     found = deletion.loss(door.store, session)
     if yes:
-        if found.problem:
+        if found.problem and not found.unclear:
             raise LeaseHeld(f"{found.problem}; nothing was deleted", hint="pause or cancel it first")
         deletion.delete(door.store, session)
     told = [
@@ -176,11 +176,13 @@ def _table(report: Report) -> Shown:
         return Shown(f"{checked}: all is as the log says")
     damage = sum(f.level == "damage" and not f.repaired for f in report.findings)
     repaired = sum(f.repaired for f in report.findings)
-    notes = len(report.findings) - damage - repaired
+    newer = sum(f.level == "newer" for f in report.findings)
+    notes = len(report.findings) - damage - repaired - newer
     told = f"{checked}: {damage} damaged, {repaired} repaired, {_many(notes, 'note')}"
+    told += f", {newer} newer than this version" if newer else ""
     rows = [
         ["repaired" if f.repaired else f.level, f.session, f.file, f.place, f.what, f.means, "" if f.repaired else f.todo]
-        for f in sorted(report.findings, key=lambda f: (f.level != "damage", f.repaired))
+        for f in sorted(report.findings, key=lambda f: (f.level == "note", f.level != "damage", f.repaired))
     ]
     return Table(["", "session", "file", "place", "what", "means", "to do"], rows, note=told, width=WIDE)
 

@@ -58,7 +58,7 @@ def _is_of(door: Door, listed: Listed) -> bool:
 def _ls_row(listed: Listed, now: float) -> list[Any]:
     summary = listed.summary
     if summary is None:
-        return [listed.session_id, listed.problem, "damaged", "", "", "", ""]
+        return [listed.session_id, listed.problem, listed.state, "", "", "", ""]
     return [
         listed.session_id,
         summary.title,

@@ -25,7 +25,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from ipyagent_sessions.errors import DamageError, NewerFormat, UsageError
+from ipyagent_sessions.errors import UPDATE, DamageError, NewerFormat, UsageError
 
 FORMAT: Final = 1
 SUFFIX: Final = ".ipyagent.zip"
@@ -173,7 +173,7 @@ def _manifest(path: Path, file: zipfile.ZipFile) -> Manifest:
         if head.format > FORMAT:
             raise NewerFormat(
                 f"{path.name} has format {head.format}, this version reads up to {FORMAT}",
-                hint="import it with the newer ipyagent that wrote it",
+                hint=UPDATE,
             )
         manifest = msgspec.json.decode(body, type=Manifest)
     except KeyError:

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import folding
-from ipyagent_sessions.errors import DamageError, IpyagentError, NewerFormat, UsageError
+from ipyagent_sessions.errors import UPDATE, DamageError, IpyagentError, NewerFormat, UsageError
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.exchange.archive import Archive, Part, opened
 from ipyagent_sessions.log import live, segments
@@ -113,7 +113,7 @@ class _Incoming:
         if header.format > FORMAT:
             raise NewerFormat(
                 f"session {header.session_id} has format {header.format}, this version reads up to {FORMAT}",
-                hint="import it with the newer ipyagent that wrote it",
+                hint=UPDATE,
             )
         parent, before = header.parent, self.before
         fits = (

@@ -31,31 +31,34 @@ def apply(state: State, event: Event) -> None:
     Raises NewerFormat for a required event that this version does not know, DamageError for a payload that does not fit its
     type. An ignorable event of a newer form is passed over, whatever its type.
     """
-    handler = _HANDLERS.get(event.event_type)
-    if handler is None or event.schema_version > SCHEMA_VERSION:
-        handler = _unknown(event)
+    handler = _HANDLERS.get(event.event_type) if event.schema_version <= SCHEMA_VERSION else None
     if handler is not None:
         handler(state, event)
+    else:
+        check(event)
+        if event.activity_id is not None:
+            activities.emitted(state, event)
     state.seq = event.seq
     state.updated_at = event.timestamp
     if event.input_tokens or event.output_tokens or event.cost_usd:
         records.spend(state, event)
 
 
-def _unknown(event: Event) -> Callable[[State, Event], None] | None:
-    """What takes an event into the state that has no handler here.  Raises NewerFormat, unless it may be passed over."""
-    newer = event.schema_version > SCHEMA_VERSION
-    if newer and not event.ignorable:
+def check(event: Event) -> None:
+    """Raises NewerFormat for an event that this version must not pass over and does not know."""
+    if event.ignorable:
+        return
+    by = event.agent_version or "an unknown version"
+    if event.schema_version > SCHEMA_VERSION:
         raise NewerFormat(
             f"event {event.seq} ({event.event_type}) has form {event.schema_version}, this version reads {SCHEMA_VERSION}",
-            hint=f"it was written by {event.agent_version or 'a newer version'}; upgrade ipyagent to fold it",
+            hint=f"it was written by {by}; install that version or a newer one",
         )
-    if not event.ignorable and event.event_type not in _NEUTRAL:
+    if event.event_type not in _HANDLERS and event.event_type not in _NEUTRAL:
         raise NewerFormat(
             f"event {event.seq} is of the unknown type {event.event_type!r} and is not marked ignorable",
-            hint=f"it was written by {event.agent_version or 'an unknown version'}; upgrade ipyagent to fold it",
+            hint=f"it was written by {by}; install that version or a newer one",
         )
-    return activities.emitted if event.activity_id is not None else None
 
 
 def is_folded(event_type: str) -> bool:
@@ -95,4 +98,4 @@ _HANDLERS: Final[dict[str, Callable[[State, Event], None]]] = {
 }
 _NEUTRAL: Final = frozenset({"EffectDeclared", "TestExecuted", "ErrorOccurred", "BudgetExceeded", "ConfigChanged"})
 
-__all__ = ["INLINE_RESULT", "apply", "fold", "is_folded", "meant", "parsed"]
+__all__ = ["INLINE_RESULT", "apply", "check", "fold", "is_folded", "meant", "parsed"]

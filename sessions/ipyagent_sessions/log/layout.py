@@ -21,6 +21,9 @@ from typing import Final, NamedTuple
 from ipyagent_sessions.log.files import sync_file
 
 FORMAT: Final = 1
+"""The format of a session's files, which its header carries.  A version that changes it, or that writes events which an older
+one must not fold, raises the number in the header of a session before it first does so there: whoever reads looks at it first.
+"""
 _JOURNAL: Final = re.compile(r"journal-(\d+)-(\d+)\.jsonl")
 _SEGMENT: Final = re.compile(r"(\d+)-(\d+)-(\d+)\.parquet")
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Raw
 
-from ipyagent_sessions.errors import DamageError
+from ipyagent_sessions.errors import UPDATE, DamageError, NewerFormat
 from ipyagent_sessions.events import Event, Stamper, encode
 from ipyagent_sessions.log.files import Disk, make_folder, sync_file, temporary_beside
 from ipyagent_sessions.log.format import Damage
@@ -240,12 +240,15 @@ def owners(path: Path) -> list[str]:
 
 @contextmanager
 def _file(path: Path) -> Generator[pq.ParquetFile, None, None]:
-    """The file, opened; its page checksums are verified as it is read.  Raises DamageError, FileNotFoundError."""
+    """The file, opened; its page checksums are verified as it is read.  Raises DamageError, NewerFormat, FileNotFoundError."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            written = int((file.metadata.metadata or {}).get(b"ipyagent.format", FORMAT))
+            if written > FORMAT:
+                raise NewerFormat(f"{path.name} has format {written}, this version reads up to {FORMAT}", hint=UPDATE)
             yield file
     except FileNotFoundError:
         raise

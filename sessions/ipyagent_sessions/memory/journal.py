@@ -23,7 +23,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct
 
-from ipyagent_sessions.errors import NewerFormat, PersistenceError
+from ipyagent_sessions.errors import UPDATE, NewerFormat, PersistenceError
 from ipyagent_sessions.events import NULL
 from ipyagent_sessions.log.exclusive import exclusive
 from ipyagent_sessions.log.files import Disk, make_folder, sync_folder, temporary_beside
@@ -157,7 +157,7 @@ class Journal:
             if not isinstance(found, int) or found > FORMAT:
                 raise NewerFormat(
                     f"{self.folder} has format {found}, this version reads up to {FORMAT}",
-                    hint="use the newer ipyagent that wrote it",
+                    hint=UPDATE,
                 )
         elif record.op == "put":
             self._entries[record.ns, record.key] = record

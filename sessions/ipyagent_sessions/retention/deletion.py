@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from ipyagent_sessions.errors import DamageError, IpyagentError, UsageError
+from ipyagent_sessions.errors import DamageError, IpyagentError, NewerFormat, UsageError
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.log import lease, segments
 from ipyagent_sessions.log.lease import this_process
@@ -28,7 +28,8 @@ from ipyagent_sessions.verify.blobs import named_by
 
 
 class Loss(Struct):
-    """What deleting a session would lose, and who depends on it.  `problem` says why it cannot be done, if so."""
+    """What deleting a session would lose, and who depends on it.  `unclear` are sessions that may be forks of it and cannot be
+    read.  `problem` says why it cannot be done, if so."""
 
     session_id: str
     title: str = ""
@@ -41,6 +42,7 @@ class Loss(Struct):
     forks: list[str] = []
     workspace: str = ""
     workspace_bytes: int = 0
+    unclear: list[str] = []
     problem: str = ""
 
 
@@ -60,16 +62,22 @@ def loss(store: Store, session: Session) -> Loss:
     held = [s for s in (session.id, *found.forks) if store.session(s).held()]
     if held:
         found.problem = f"{', '.join(held)} {'is' if len(held) == 1 else 'are'} held: a task runs there"
+    found.unclear = [other for other in store.unreadable() if other != session.id and _may_be_fork(store.session(other))]
+    if found.unclear:
+        told = ", ".join(found.unclear)
+        found.problem = f"whether {told} needs it is not known: ipyagent verify {found.unclear[0]} says why it cannot be read"
     return found
 
 
 def delete(store: Store, session: Session) -> Loss:
     """Delete a session.
 
-    Raises LeaseHeld when it or a fork of it is held, DamageError when a fork needs events of it that are damaged; it is still
-    there then, and so is every fork.
+    Raises LeaseHeld when it or a fork of it is held, DamageError when a fork needs events of it that are damaged or may be one
+    that cannot be read; it is still there then, and so is every fork.
     """
     found = loss(store, session)
+    if found.unclear:
+        raise DamageError(found.problem, hint="mend that session, or delete it first; nothing was deleted")
     with _held(session):
         for child_id in store.children(session.id):
             child = store.session(child_id)
@@ -84,6 +92,18 @@ def delete(store: Store, session: Session) -> Loss:
         workspaces.remove(Path(found.workspace))
     shutil.rmtree(hidden, ignore_errors=True)  # what a crash leaves of it is swept when the store is opened
     return found
+
+
+def _may_be_fork(session: Session) -> bool:
+    """Whether a session whose header cannot be read may go on with the events of another: its own begin behind the first."""
+    try:
+        _ = session.header
+    except NewerFormat:
+        return True
+    except (IpyagentError, OSError):
+        firsts = [file.first for file in session.layout.segments()] + [file.first for file in session.layout.journals()]
+        return bool(firsts) and min(firsts) > 1
+    return False
 
 
 def _only_its_own(store: Store, session: Session) -> Path | None:

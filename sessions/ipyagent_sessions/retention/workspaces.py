@@ -85,8 +85,9 @@ def used(place: Place, session_ids: list[str]) -> dict[str, list[str]]:
 
 
 def left(store: Store) -> list[Left]:
-    """The workspaces that no session names.  One of the last hour may be in the making and is not among them."""
-    if not store.workspaces_folder.is_dir():
+    """The workspaces that no session names; none while a session cannot be read, which may work in one.  One of the last hour
+    may be in the making and is not among them."""
+    if not store.workspaces_folder.is_dir() or store.unreadable():
         return []
     named = used(store, store.session_ids())
     found = []

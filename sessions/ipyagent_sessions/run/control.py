@@ -14,7 +14,15 @@ from msgspec.json import decode
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import folding
 from ipyagent_sessions import payloads as p
-from ipyagent_sessions.errors import ControlPending, ControlRefused, IllegalTransition, IpyagentError, LeaseHeld, NotFound
+from ipyagent_sessions.errors import (
+    ControlPending,
+    ControlRefused,
+    IllegalTransition,
+    IpyagentError,
+    LeaseHeld,
+    NewerFormat,
+    NotFound,
+)
 from ipyagent_sessions.lifecycle import ENDED, TaskState, check
 from ipyagent_sessions.log import inbox, live
 from ipyagent_sessions.log.appender import Appender
@@ -191,6 +199,9 @@ def request(
                 continue
             except LeaseHeld:
                 pass
+            except NewerFormat:  # nobody here can answer it, and who can was not asked
+                inbox.remove(session.layout, control.id)
+                raise
         if time.monotonic() > deadline:
             raise ControlPending(
                 f"{action} was left for the holder of {session.id}, which has not answered yet",

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Struct
 
+from ipyagent_sessions import folding
 from ipyagent_sessions.events import Event
 
 Standing = Literal["done", "failed", "running", "unknown", "compensated", "rolled back"]
@@ -102,10 +103,12 @@ TAKEN: Final = frozenset({"file", "command", "call", "activity"})
 def ledger(events: Iterable[Event], *, running: bool = False) -> list[Effect]:
     """The effects that `events` (of a session, from its first one) tell of, oldest first.
 
-    `running` says that somebody works on the newest task now: what is open there is running, not unknown.
+    `running` says that somebody works on the newest task now: what is open there is running, not unknown.  Raises NewerFormat
+    for an event that may tell of an effect and is not known here.
     """
     built = _Ledger()
     for event in events:
+        folding.check(event)
         take = _TAKES.get(event.event_type)
         if take is not None:
             take(built, event)

@@ -13,7 +13,8 @@ class Finding(Struct, frozen=True, omit_defaults=True):
     """One thing that is not as it should be.
 
     `session` is empty for what belongs to the store.  `file` is relative to the folder of the session or store, `place` says
-    where in it: byte, line, row group, seq.  `means` is what it costs, `todo` what to do.  A note costs nothing; damage does.
+    where in it: byte, line, row group, seq.  `means` is what it costs, `todo` what to do.  A note costs nothing; damage does;
+    what is newer than this version could not be checked.
     `derived` says that `--repair` makes it anew, `repaired` that it did.
     """
 
@@ -23,7 +24,7 @@ class Finding(Struct, frozen=True, omit_defaults=True):
     what: str
     means: str
     todo: str
-    level: Literal["damage", "note"] = "damage"
+    level: Literal["damage", "newer", "note"] = "damage"
     derived: bool = False
     repaired: bool = False
 
@@ -41,6 +42,11 @@ class Report(Struct):
     def damaged(self) -> bool:
         """Whether damage is there now: a note is none, and neither is what was repaired."""
         return any(f.level == "damage" and not f.repaired for f in self.findings)
+
+    @property
+    def newer(self) -> bool:
+        """Whether something could not be checked, since a newer version wrote it."""
+        return any(f.level == "newer" for f in self.findings)
 
     def add(self, other: Report) -> None:
         """Take another report into this one."""

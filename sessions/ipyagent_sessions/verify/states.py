@@ -65,8 +65,8 @@ class Fold:
             newer = isinstance(error, NewerFormat)
             self.state = None
             means = "the state from there on cannot be folded"
-            todo = error.hint if newer else COPY
-            self.findings.append(Finding(self.session.id, "log", f"event {event.seq}", error.message, means, todo))
+            todo, level = (error.hint, "newer") if newer else (COPY, "damage")
+            self.findings.append(Finding(self.session.id, "log", f"event {event.seq}", error.message, means, todo, level))  # type: ignore[arg-type]  # one of two
 
     def _checkpoint(self, event: Event) -> None:
         layout = self.session.layout

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 import msgspec
 
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
-from ipyagent_sessions.errors import DamageError, IpyagentError
+from ipyagent_sessions.errors import DamageError, IpyagentError, NewerFormat
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.log import checkpoints, live
 from ipyagent_sessions.log.reader import Reader
@@ -35,7 +36,9 @@ def _shared(checked: Store) -> list[Finding]:
     try:
         problems = checked.memory.problems()
     except (IpyagentError, OSError) as error:
-        return [Finding("", "memory", "", str(error), "what sessions share cannot be read", "see the message")]
+        newer = isinstance(error, NewerFormat)
+        means, level = "what sessions share cannot be read", "newer" if newer else "damage"
+        return [Finding("", "memory", "", str(error), means, "see the message", level)]  # type: ignore[arg-type]  # one of two
     return [Finding("", f"memory/{p.partition(': ')[0]}", "", p.partition(": ")[2], means, todo) for p in problems]
 
 
@@ -48,15 +51,21 @@ def session(checked: Session, *, repair: bool = False) -> Report:
         _ = checked.header
     except IpyagentError as error:
         means = "the session cannot be opened; its events are still there"
-        return Report(1, findings=[Finding(checked.id, "session.json", "", error.message, means, error.hint)])
+        level = _level(error)
+        return Report(1, findings=[Finding(checked.id, "session.json", "", error.message, means, error.hint, level)])
     try:
         return _session(checked, repair=repair)
     except IpyagentError as error:
-        return Report(1, findings=[Finding(checked.id, "", "", error.message, "the session cannot be read", error.hint)])
+        means, level = "the session cannot be read", _level(error)
+        return Report(1, findings=[Finding(checked.id, "", "", error.message, means, error.hint, level)])
     except OSError as error:
         where = str(error.filename or "")
         means = "what is in it could not be checked"
         return Report(1, findings=[Finding(checked.id, where, "", error.strerror or str(error), means, "mend the disk")])
+
+
+def _level(error: IpyagentError) -> Literal["damage", "newer"]:
+    return "newer" if isinstance(error, NewerFormat) else "damage"
 
 
 def _session(checked: Session, *, repair: bool) -> Report:
