@@ -81,8 +81,8 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
 def widget(task: str | None = None) -> TaskWidget:
     """The live card of a task as a widget, also in front ends without our lab extension and in layouts of ipywidgets.
 
-    `task` is an id, a unique beginning of one, or `@last` (also without it): the newest of this notebook.  Raises NotFound,
-    and UsageError where the extension is not loaded.
+    `task` is an id, a unique beginning of one, a title, or `@last` (also without it): the newest of this notebook.  Raises
+    NotFound, and UsageError when several fit or the extension is not loaded.
     """
     from ipyagent.task_widget import make
 

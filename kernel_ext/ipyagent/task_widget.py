@@ -126,7 +126,7 @@ class TaskWidget(AnyWidget):
 
 
 def make(wanted: str | None = None, task_id: str | None = None) -> TaskWidget:
-    """The widget of a session, by its id, a unique beginning of one, a task id, or `@last`.
+    """The widget of a session, by its id, a unique beginning of one, a task id, a title, or `@last`.
 
     Raises NotFound, UsageError outside a notebook with the extension loaded, ConfigError where the front end was not built.
     """

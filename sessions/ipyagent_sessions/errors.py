@@ -34,7 +34,7 @@ class UsageError(IpyagentError):
 
 
 class NotFound(IpyagentError):
-    """No session, task, approval, checkpoint or event of that name; or a shortened id that fits several."""
+    """No session, task, approval, checkpoint or event of that name."""
 
 
 class ConfigError(IpyagentError):

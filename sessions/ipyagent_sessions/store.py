@@ -8,18 +8,25 @@ another."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
 from ipyagent_sessions import events, folding, payloads
-from ipyagent_sessions.errors import IpyagentError, NewerFormat, NotFound
+from ipyagent_sessions.errors import IpyagentError, NewerFormat, NotFound, UsageError
 from ipyagent_sessions.log import live
 from ipyagent_sessions.place import ID, Place
 from ipyagent_sessions.session import Session, summarise
 
 if TYPE_CHECKING:
     from ipyagent_sessions.history.result import Result
+
+
+_NAMED: Final = re.compile(r"([a-z0-9]{1,40})(\.\d+)?")
+"""What an id, a beginning of one, or a task id looks like."""
+_CANDIDATES: Final = 8
+"""How many sessions an answer names when several fit."""
 
 
 class Listed(Struct):
@@ -53,18 +60,21 @@ class Store(Place):
         return Session(self, session_id)
 
     def find(self, wanted: str) -> Session:
-        """The session of an id, a unique beginning of one, or a task id (`<session_id>.<n>`).
+        """The session of an id, a task id (`<session_id>.<n>`), a title, or a unique beginning of an id.
 
-        Raises NotFound when none or several fit.
+        Raises NotFound when there is none, UsageError with the candidates when several fit.
         """
-        stem = wanted.partition(".")[0]
-        fits = [name for name in self.session_ids() if name.startswith(stem)] if stem else []
-        if stem in fits:
-            fits = [stem]
+        found = _NAMED.fullmatch(wanted)
+        stem = found[1] if found else ""
+        if stem and stem in self.session_ids():
+            return Session(self, stem)
+        fits = [x for x in self.sessions() if (stem and x.session_id.startswith(stem)) or _is_titled(x, wanted)]
         if len(fits) == 1:
-            return Session(self, fits[0])
+            return Session(self, fits[0].session_id)
         if fits:
-            raise NotFound(f"{wanted!r} fits {len(fits)} sessions: {', '.join(sorted(fits)[:5])}", hint="write more of the id")
+            told = ", ".join(_candidate(x) for x in fits[:_CANDIDATES])
+            more = f", and {len(fits) - _CANDIDATES} more" if len(fits) > _CANDIDATES else ""
+            raise UsageError(f"{wanted!r} fits {len(fits)} sessions: {told}{more}", hint="say which one by its id")
         raise NotFound(f"there is no session {wanted!r} in {self.root}", hint="list them with: ipyagent ls")
 
     def sessions(self) -> list[Listed]:
@@ -115,6 +125,17 @@ class Store(Place):
         from ipyagent_sessions.history import sql  # DuckDB's side of the package is loaded by those who ask it
 
         return sql.query(self, query, params)
+
+
+def _is_titled(listed: Listed, wanted: str) -> bool:
+    return bool(wanted) and listed.summary is not None and listed.summary.title == wanted
+
+
+def _candidate(listed: Listed) -> str:
+    summary = listed.summary
+    if summary is None:
+        return f"{listed.session_id} ({listed.state})"
+    return f"{listed.session_id} ({summary.title!r}, {listed.state}, {summary.updated_at[:16].replace('T', ' ')})"
 
 
 def _is_whole(summary: live.Summary, session_id: str) -> bool:

@@ -28,6 +28,7 @@ from ipyagent_sessions.agent.tools.mcp import connected
 from ipyagent_sessions.agent.tools.offered import offered
 from ipyagent_sessions.agent.tools.workbench import Workbench
 from ipyagent_sessions.errors import UsageError
+from ipyagent_sessions.place import Place
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import workflow
 from ipyagent_sessions.store import Store
@@ -59,7 +60,7 @@ async def converse(
     for told in await asyncio.to_thread(records.end_leftovers):
         ctx.task.emit("AlarmRaised", p.AlarmRaised("leftover", told))
     offer = offered(records.bench, declared_tools(place.namespace), set(settings.tools.without))
-    chosen = _model(model, settings, place)
+    chosen = _model(model, settings, place, ctx.task.session.place)
     records.bench.sees_pictures = chosen.system in _SEEING
     agent: Agent[None, Any] = Agent(
         chosen,
@@ -93,7 +94,7 @@ async def turn_of(
     settings = Settings.load(place.folder)
     options: dict[str, Any] = {}
     if model is not None:
-        options["model"] = _model(model, settings, place)
+        options["model"] = _model(model, settings, place, ctx.task.session.place)
     if deps:
         options["deps"] = place.variable(deps, "--deps")
     rules = rules_of(settings, approve, unknown="auto", model=model)
@@ -105,14 +106,14 @@ async def turn_of(
     return await checked(ctx, check, prompt, records, take)
 
 
-def check(place: Surroundings, model: str, schema: str, *, before: str = "") -> str:
+def check(place: Surroundings, model: str, schema: str, store: Place, *, before: str = "") -> str:
     """The name of the model that a turn will use: `model`, else that of the settings, else `before`.
 
     Raises UsageError or ConfigError when it cannot be used here, when there is no such type, or when the tools are declared
     wrongly: what cannot run is refused before anything starts."""
     settings = Settings.load(place.folder)
     chosen = model or settings.model or before
-    _model(chosen or None, settings, place)
+    _model(chosen or None, settings, place, store)
     offered(Workbench(place.folder), declared_tools(place.namespace), set(settings.tools.without))
     if schema:
         _check_type(schema, place.variable(schema, "--schema"))
@@ -139,12 +140,13 @@ def declared_tools(namespace: Mapping[str, Any] | None) -> list[Tool]:
     return [found for name, found in (namespace or {}).items() if isinstance(found, Tool) and not name.startswith("_")]
 
 
-def _model(name: str | None, settings: Settings, place: Surroundings) -> Model:
-    return resolve(name, settings, folder=place.folder, recording=_recording)
+def _model(name: str | None, settings: Settings, place: Surroundings, store: Place) -> Model:
+    """The model of a name; a recorded session is one of `store`."""
 
+    def recording(wanted: str) -> list[Exchange]:
+        return exchanges(Store(store.root).find(wanted))
 
-def _recording(wanted: str) -> list[Exchange]:
-    return exchanges(Store().find(wanted))
+    return resolve(name, settings, folder=place.folder, recording=recording)
 
 
 def rules_of(settings: Settings, approve: Permission, unknown: Permission = "ask", model: str | None = None) -> Rules:

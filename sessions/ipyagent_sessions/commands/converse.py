@@ -38,8 +38,9 @@ def ask(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandle |
     prompt = door.without_secrets(filled(" ".join(options.prompt).strip(), door.namespace))
     if not prompt:
         raise UsageError("there is nothing to ask", hint=f'{door.prefix} ask "...", or the question below %%agent')
-    named = filled(options.model, door.namespace)
-    model = assistant.check(surroundings.here(), named, options.schema, before=_model_before(door, options.session))
+    named = _recorded(door, filled(options.model, door.namespace))
+    before = _model_before(door, options.session)
+    model = assistant.check(surroundings.here(), named, options.schema, door.store, before=before)
     given = {"model": model, "approve": options.approve, "schema": options.schema, **_check(door, options)}
     started = launch(
         door.store,
@@ -90,6 +91,12 @@ def filled(text: str, namespace: Mapping[str, Any] | None) -> str:
         return str(namespace[match[1]])
 
     return _BRACES.sub(replaced, text)
+
+
+def _recorded(door: Door, model: str) -> str:
+    """The name of a model, with the whole id of a recorded session: `@last` and a title may mean another one later."""
+    kind, _, wanted = model.partition(":")
+    return f"{kind}:{door.session(wanted).id}" if kind == "cassette" and wanted else model
 
 
 def _model_before(door: Door, wanted: str | None) -> str:

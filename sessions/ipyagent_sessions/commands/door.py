@@ -50,10 +50,11 @@ class Door(Struct):
     talk: Talk = field(default_factory=Talk)
 
     def session(self, wanted: str | None) -> Session:
-        """The session of an id, a unique beginning of one, a task id, `{name}` (a variable that holds one of these), or
-        `@last` (also when nothing is given).
+        """The session of an id, a unique beginning of one, a task id, a title, `{name}` (a variable that holds one of these),
+        or `@last` (also when nothing is given).
 
-        `@last` is the newest of this notebook, or of the store in a terminal.  Raises NotFound.
+        `@last` is the newest of this notebook, or of the store in a terminal.  Raises NotFound, and UsageError with the
+        candidates when several fit.
         """
         if wanted is not None and (variable := VARIABLE.fullmatch(wanted)):
             wanted = self._variable(variable[1])

@@ -181,14 +181,11 @@ def session_of(door: Door, wanted: str | None) -> Session | None:
 
 
 def known(door: Door, wanted: str) -> Session | None:
-    """The session of an id or a title, None when there is none."""
+    """The session of an id or a title, None when there is none.  Raises UsageError when several fit."""
     try:
         return door.session(wanted)
     except NotFound:
-        for listed in door.store.sessions():
-            if listed.summary is not None and listed.summary.title == wanted:
-                return door.store.session(listed.session_id)
-    return None
+        return None
 
 
 def _run_options(door: Door, options: argparse.Namespace, workflow: Workflow) -> RunOptions:
