@@ -16,7 +16,7 @@ import pytest
 from ipyagent_sessions import codec, events
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions import state as states
-from ipyagent_sessions.errors import DamageError, IpyagentError, NewerFormat, UsageError
+from ipyagent_sessions.errors import UPDATE, DamageError, IpyagentError, NewerFormat, UsageError
 from ipyagent_sessions.events import as_raw
 from ipyagent_sessions.exchange import archive, pack, unpack
 from ipyagent_sessions.log.format import line_of
@@ -286,7 +286,7 @@ def test_an_archive_of_a_newer_version_is_refused_with_the_direction(packed: Pat
     manifest = json.dumps({**json.loads(members["manifest.json"]), "format": 99, "members": "in another form"}).encode()
     with pytest.raises(NewerFormat, match="format 99, this version reads up to 1") as raised:
         unpack.bring_in(other, write(tmp_path / "n.zip", {**members, "manifest.json": manifest}))
-    assert "newer ipyagent" in raised.value.hint
+    assert raised.value.hint == UPDATE
 
 
 def test_an_event_of_a_newer_version_is_refused_with_the_direction(
@@ -304,6 +304,60 @@ def test_an_event_of_a_newer_version_is_refused_with_the_direction(
         unpack.bring_in(other, write(tmp_path / "n.zip", told(members)))
     assert "ipyagent-9" in raised.value.hint
     assert nothing_happened(other)
+
+
+DEEP = b"[" * 100_000 + b"]" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("payload", "taken"),
+    [
+        (b'{"text":"' + b"x" * 20_000_000 + b'"}', True),
+        (b'{"text":"a\\u0000b"}', True),
+        (b'{"text":"\\ud800"}', False),
+        (b'{"text":"raw \x00"}', False),
+        (b'{"text":"\xff"}', False),
+        (b'{"deep":' + b"[" * 900 + b"]" * 900 + b"}", True),
+        (b'{"deep":' + DEEP + b"}", False),
+        (b"[1, 2", False),
+    ],
+    ids=["20 MB", "NUL", "surrogate", "raw NUL", "no UTF-8", "nested", "nested too deep", "no JSON"],
+)
+def test_a_line_that_few_readers_stand_is_taken_as_it_is_or_refused(
+    session: Session, me: Holder, other: Store, tmp_path: Path, payload: bytes, taken: bool
+) -> None:
+    pack.export(session, tmp_path / "a.zip")
+    members = contents(tmp_path / "a.zip")
+    log = f"s/{session.id}/events.jsonl"
+    event = events.Event(2, "Noted", "2026-01-01T00:00:00.000Z", payload=msgspec.Raw(payload), ignorable=True)
+    members[log] += line_of(event)
+    manifest = json.loads(members["manifest.json"])
+    manifest["lineage"][0]["last"] = 2
+    members["manifest.json"] = json.dumps(manifest).encode()
+    path = tmp_path / "h.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as file:  # what is packed too well is refused before it is looked at
+        for name, body in told(members).items():
+            file.writestr(name, body)
+    if not taken:
+        with pytest.raises(IpyagentError, match=r"does not verify|cannot be read"):
+            unpack.bring_in(other, path)
+        assert nothing_happened(other)
+        return
+    done = unpack.bring_in(other, path)
+    assert not whole.store(other).damaged
+    assert len(list(other.session(done.session_id).events())) == 2
+    assert other.sql("select count(*) as n from events").rows() == [{"n": 2}]
+
+
+def test_a_lineage_that_goes_round_or_repeats_itself_is_refused(packed: Path, other: Store, tmp_path: Path) -> None:
+    members = contents(packed)
+    manifest = json.loads(members["manifest.json"])
+    first, last = manifest["lineage"]
+    for lineage in ([first, last, first, last], [last, first, last], [last], [first, first, last], []):
+        changed = {**members, "manifest.json": json.dumps({**manifest, "lineage": lineage}).encode()}
+        with pytest.raises(IpyagentError):
+            unpack.bring_in(other, write(tmp_path / "r.zip", told(changed)))
+        assert nothing_happened(other)
 
 
 @pytest.mark.parametrize("body", [b"", b"PK\x03\x04", b"nothing of the kind"])

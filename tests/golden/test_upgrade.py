@@ -22,6 +22,7 @@ from ipyagent_sessions import upgrade
 from ipyagent_sessions.cli import main
 from ipyagent_sessions.errors import LeaseHeld
 from ipyagent_sessions.events import encode
+from ipyagent_sessions.exchange import pack, unpack
 from ipyagent_sessions.folding import fold
 from ipyagent_sessions.log import checkpoints, live
 from ipyagent_sessions.log.exclusive import exclusive
@@ -137,6 +138,19 @@ def test_an_upgrade_replaces_what_is_derived_and_keeps_it_and_the_log_is_the_sam
         appender = session.append(me)
         activities(appender, 1)
         appender.close()
+
+
+@pytest.mark.parametrize("upgraded", [False, True])
+def test_its_sessions_travel_before_and_after_an_upgrade(earlier: Store, form: int, store: Store, upgraded: bool) -> None:
+    if upgraded:
+        upgrade.upgrade(earlier, by="tests")
+    for session in sessions(earlier):
+        path = earlier.root.parent / f"{session.id}.ipyagent.zip"
+        pack.export(session, path)
+        unpack.bring_in(store, path)
+        assert not store.session(session.id).native
+    assert sums(store) == TOLD[str(form)]
+    assert whole.store(store).findings == []
 
 
 def test_a_session_that_is_held_is_left_and_named_and_the_others_are_done(first: Store, me: Holder) -> None:

@@ -270,9 +270,7 @@ def help_of(prefix: str, topic: str | None) -> str:
     if topic is None:
         width = max(map(len, COMMANDS))
         listed = "\n".join(f"  {name.ljust(width)}  {text}" for name, text in COMMANDS.items())
-        more = (
-            f"An ID may be shortened, or a title; @last is the newest.  More: {prefix} help COMMAND, {prefix} help states"
-        )
+        more = f"An ID may be shortened, or a title; @last is the newest.  More: {prefix} help COMMAND, {prefix} help states"
         return f"{prefix} COMMAND ...\n\n{listed}\n\n{more}"
     if topic not in commands:
         raise UsageError(f"there is no help on {topic!r}", hint=f"topics: states, {', '.join(COMMANDS)}")

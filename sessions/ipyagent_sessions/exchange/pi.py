@@ -8,6 +8,7 @@ What each answer used and cost stands in it.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, Final
 
 from msgspec import Struct
@@ -181,12 +182,12 @@ def _answer(line: int, at: str, message: dict[str, Any]) -> Answer:
 
 def _in_place(items: list[Item]) -> list[Item]:
     """The items of the conversation in its order, and before each the problems of lines above it."""
-    problems = sorted((item for item in items if isinstance(item, Problem)), key=lambda item: item.line)
+    problems = deque(sorted((item for item in items if isinstance(item, Problem)), key=lambda item: item.line))
     placed: list[Item] = []
     for item in items:
         if isinstance(item, Problem):
             continue
         while problems and problems[0].line < item.line:
-            placed.append(problems.pop(0))
+            placed.append(problems.popleft())
         placed.append(item)
     return [*placed, *problems]

@@ -129,7 +129,7 @@ class _Incoming:
         """The events, each verified and folded.  Raises DamageError, NewerFormat, UsageError for a pickled value."""
         expected = self.part.first
         for line in self._lines():
-            event = event_of(line)
+            event = event_of(line) if _is_text(line) else None
             if event is None or event.seq != expected:
                 raise _wrong(self.archive, f"event {expected} of session {self.part.session} does not verify")
             if _pickled(event.payload):
@@ -216,6 +216,15 @@ class _Incoming:
             "and a pickle from elsewhere can run anything",
             hint="nothing was imported; export it as a notebook, or run it again without --pickle",
         )
+
+
+def _is_text(line: bytes) -> bool:
+    """Whether a line is UTF-8, which a checksum does not say and a segment needs."""
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _seal(layout: Layout, session_id: str, batch: list[Event], opened_: set[str], store: Store) -> None:

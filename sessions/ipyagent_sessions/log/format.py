@@ -60,7 +60,7 @@ def event_of(line: bytes) -> Event | None:
         return None
     try:
         return decode(line)  # the checksum is a field that an event does not have
-    except (ValueError, msgspec.DecodeError):
+    except (ValueError, msgspec.DecodeError, RecursionError):
         return None
 
 
