@@ -359,6 +359,13 @@ class AlarmRaised(Payload):
     text: str
 
 
+class ConfigChanged(Payload):
+    """The settings of a resumed task that differ from those of its first start, each as [then, now].  A file of settings is
+    told by its sha256, as `settings.<layer>`."""
+
+    changed: dict[str, Any]
+
+
 SCHEMAS: dict[str, type[Payload]] = {
     cls.__name__: cls
     for cls in (
@@ -391,5 +398,6 @@ SCHEMAS: dict[str, type[Payload]] = {
         AlarmRaised,
         MessageAdded,
         BudgetExceeded,
+        ConfigChanged,
     )
 }

@@ -111,7 +111,7 @@ def rich(session: Session, appender: Appender, clock: FakeClock) -> Appender:
     script.emit("MessageAdded", {"role": "user", "text": "hello"})
     script.emit("ApprovalRequested", p.ApprovalRequested("a1", "Delete?", as_raw({"files": 3})))
     script.emit("TaskSuspended", p.TaskSuspended("approval", "Delete?"))
-    script.emit("ApprovalResolved", p.ApprovalResolved("a1", "allowed", by="user:anna"), after=60, actor="user:anna")
+    script.emit("ApprovalResolved", p.ApprovalResolved("a1", "approved", by="user:anna"), after=60, actor="user:anna")
     script.emit("ApprovalResolved", p.ApprovalResolved("a1", "denied", by="user:late"), actor="user:late")
     script.emit("TaskResumed", p.TaskResumed(2, "answered"))
     script.emit("FileWritten", p.FileWritten("out/a.txt", "sha256:00", 12))

@@ -31,6 +31,14 @@ def test_a_query_of_the_gallery_gives_rows(store: Store, title: str, sql: str) -
         assert len(found) > 0
 
 
+@pytest.mark.usefixtures("rich")
+def test_an_answer_is_counted_as_what_it_was(store: Store) -> None:
+    (sql,) = (sql for title, sql in GALLERY if title == "How long do approvals wait for an answer?")
+    assert sum(row["approved"] for row in query(store, sql).rows()) > 0
+    (sql,) = (sql for title, sql in GALLERY if title == "Who answered, and how?")
+    assert {row["said"] for row in query(store, sql).rows()} >= {"approved"}
+
+
 def test_the_schema_page_is_up_to_date() -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "tools/generate_docs.py", "--check"], capture_output=True, text=True, timeout=60, check=False

@@ -165,7 +165,7 @@ def test_an_aborted_activity_is_open_until_a_person_says_that_it_happened(
 @pytest.mark.usefixtures("rich")
 def test_an_approval_shows_the_first_answer_and_the_wait(ask: Ask) -> None:
     assert ask("SELECT approval_id, question, state, answer, answered_by, waited_s, details FROM approvals") == [
-        ("a1", "Delete?", "answered", "allowed", "user:anna", 61.0, '{"files":3}')
+        ("a1", "Delete?", "answered", "approved", "user:anna", 61.0, '{"files":3}')
     ]
 
 
@@ -264,7 +264,7 @@ def test_the_audit_names_who_when_and_why(ask: Ask, rich: Appender, session: Ses
     rows = ask("SELECT action, who, why FROM audit ORDER BY seq")
     assert ("run", "user:anna", "jobs:migrate") in rows
     assert ("retry", "engine", "1/convert:a OSError busy") in rows
-    assert ("answer", "user:anna", "a1: allowed") in rows
+    assert ("answer", "user:anna", "a1: approved") in rows
     assert ("resume", "engine", "answered") in rows
     assert ("run", "user:anna", f"jobs:migrate retry of {session.id}.1") in rows
     assert ask("SELECT sum(cost_usd) FROM audit WHERE action = 'spend'") == ask("SELECT sum(cost_usd) FROM usage")

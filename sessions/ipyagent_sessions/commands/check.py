@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import sys
@@ -45,6 +46,12 @@ def memory_policy_of(door: Door) -> MemoryPolicy:
     """The policy in force for what sessions share.  Raises ConfigError naming file and key."""
     path = policy_file(door, "memory")
     return MemoryPolicy() if path is None else config.load_memory(path)
+
+
+def settings_files(door: Door) -> dict[str, str]:
+    """The sha256 of the files that settings come from, by layer, empty for a layer that has none."""
+    found = {"user": layers.user_file(os.environ), "project": layers.project_file(door.folder)}
+    return {layer: hashlib.sha256(path.read_bytes()).hexdigest() if path else "" for layer, path in found.items()}
 
 
 def show_config(door: Door, file: str | None) -> Shown:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ipyagent_sessions.agent import budget, surroundings
-from ipyagent_sessions.commands.check import policy_of
+from ipyagent_sessions.commands.check import policy_of, settings_files
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.commands.follow import Screen
 from ipyagent_sessions.commands.start import Ended, go, known, session_of
@@ -52,6 +52,7 @@ def ask(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandle |
             actor=door.actor,
             headless=door.headless,
             policy=policy_of(door, None),
+            settings=settings_files(door),
             title=options.title or _title(prompt),
             model=model,
             budget=assistant.limits(door.folder) | budget.parse(options.budget),

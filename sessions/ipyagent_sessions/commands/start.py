@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from ipyagent_sessions.agent import budget
 from ipyagent_sessions.commands import look, outside, targets
-from ipyagent_sessions.commands.check import policy_of
+from ipyagent_sessions.commands.check import policy_of, settings_files
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.commands.follow import Screen, follow
 from ipyagent_sessions.errors import NotFound, TaskNotCompleted, UsageError
@@ -81,7 +81,11 @@ def resume(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandl
         session,
         workflow,
         options=RunOptions(
-            actor=door.actor, headless=door.headless, policy=policy_of(door, None), recover=outage.policy(options.recover)
+            actor=door.actor,
+            headless=door.headless,
+            policy=policy_of(door, None),
+            settings=settings_files(door),
+            recover=outage.policy(options.recover),
         ),
         origin=door.origin,
         resume=Resume(tuple(options.redo), options.say, budget.parse(options.budget)),
@@ -199,6 +203,7 @@ def _run_options(door: Door, options: argparse.Namespace, workflow: Workflow) ->
         actor=door.actor,
         headless=door.headless,
         policy=policy_of(door, None),
+        settings=settings_files(door),
         title=options.title,
         pickle=getattr(options, "pickle", False),
         model=workflow.model,

@@ -98,11 +98,18 @@ def recorded_arguments(session: Session, state: Any) -> tuple[tuple[Any, ...], d
 
 def begin(run: TaskRun, workflow: Workflow, resume: Resume) -> None:
     """Log the start of a queued task, or that a stopped one goes on.  Raises UsageError for a `redo` that fits nothing."""
-    now = environment.snapshot()
+    now = {**environment.snapshot(), "config": _config(run.options)}
     if run.state.system_state.status is TaskState.QUEUED:
         _start(run, workflow, now)
     else:
         _go_on(run, resume, now)
+
+
+def _config(options: RunOptions) -> dict[str, Any]:
+    """The settings that a task runs under, flat, as JSON has them."""
+    policy = {f"checkpoint.{name}": value for name, value in msgspec.json.decode(msgspec.json.encode(options.policy)).items()}
+    files = {f"settings.{layer}": digest for layer, digest in options.settings.items()}
+    return policy | files
 
 
 def _start(run: TaskRun, workflow: Workflow, now: dict[str, Any]) -> None:
@@ -124,9 +131,9 @@ def _go_on(run: TaskRun, resume: Resume, now: dict[str, Any]) -> None:
     cause, from_seq = system.reason or "resumed", run.state.seq
     lost = cause == "worker_lost"
     loss = recovery.loss_of(run) if lost else None
-    differences = _environment_differences(run, now) + environment.file_differences(
-        run.state.business_state.files, run.session.workspace
-    )
+    before, problems = _environment_before(run)
+    differences = problems + (environment.differences(before, now) if before else [])
+    differences += environment.file_differences(run.state.business_state.files, run.session.workspace)
     resumed = p.TaskResumed(
         system.attempt + 1,
         cause,
@@ -139,6 +146,9 @@ def _go_on(run: TaskRun, resume: Resume, now: dict[str, Any]) -> None:
     run.emit("TaskResumed", resumed, actor=run.options.actor)
     if differences:
         run.emit("AlarmRaised", p.AlarmRaised("changed_since", "; ".join(differences)))
+    configured = _reconfigured(before.get("config", {}), now["config"])
+    if configured:
+        run.emit("ConfigChanged", p.ConfigChanged(configured), actor=run.options.actor)
     for name, activities in redone.items():
         asked = p.ControlRequested(run.session.place.ids(), "redo", args={"activities": activities, "name": name})
         run.emit("ControlRequested", asked, actor=run.options.actor)
@@ -173,14 +183,22 @@ def to_redo(state: State, wanted: tuple[str, ...]) -> dict[str, list[str]]:
     return found
 
 
-def _environment_differences(run: TaskRun, now: dict[str, Any]) -> list[str]:
+def _environment_before(run: TaskRun) -> tuple[dict[str, Any], list[str]]:
+    """The environment of the first start, empty when it is not known, and why it is not."""
     name = run.state.system_state.environment_blob
     if name is None:
-        return []
+        return {}, []
     try:
-        return environment.differences(msgspec.json.decode(run.session.blobs.read(name)), now)
+        return dict(msgspec.json.decode(run.session.blobs.read(name))), []
     except IpyagentError as error:
-        return [f"the environment of the first start is not known: {error.message}"]
+        return {}, [f"the environment of the first start is not known: {error.message}"]
+
+
+def _reconfigured(before: dict[str, Any], now: dict[str, Any]) -> dict[str, list[Any]]:
+    """The settings that differ from those of the first start, each with its value then and now.  What a door did not tell,
+    then or now, is not compared."""
+    both = sorted(before.keys() & now.keys())
+    return {name: [before[name], now[name]] for name in both if before[name] != now[name]}
 
 
 def _unfinished_stop(run: TaskRun, *, cut: bool) -> TaskStop | None:

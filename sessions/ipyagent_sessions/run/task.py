@@ -46,7 +46,8 @@ class RunOptions(Struct, frozen=True):
 
     `actor` is who asked; `headless` means that nobody can answer here, so an approval ends this execution at once; `pickle`
     allows results that only pickle can keep.  `recover` is how often in a row it waits by itself for what is away or short.
-    `model` and `budget` are an agent's: see `payloads.TaskQueued`.
+    `model` and `budget` are an agent's: see `payloads.TaskQueued`.  `settings` are the sha256 of the files that settings come
+    from, by layer, empty for a layer that has none.
     """
 
     durability: Durability = "sync"
@@ -58,6 +59,7 @@ class RunOptions(Struct, frozen=True):
     model: str = ""
     budget: dict[str, float] = {}
     recover: int = 0
+    settings: dict[str, str] = {}
 
 
 class TaskRun:
