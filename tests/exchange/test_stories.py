@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import nbformat
+import pandas as pd
 import pyarrow as pa
 import pytest
 from pydantic_ai.messages import (
@@ -231,3 +232,14 @@ def test_a_recorded_value_is_shown_and_never_built(session: Session, me: Holder)
     ]
     with pytest.raises(NotFound):
         values.value(session, "/f:9")
+
+
+def test_a_frame_is_shown_with_an_index_that_says_something_and_without_one_that_counts() -> None:
+    frame = pd.DataFrame({"n": [7, 8]})
+    counted = values.bundle(json.loads(codec.dumps(frame)))["text/plain"].split()
+    assert "__index_level_0__" not in counted
+    assert counted[0] == "n"
+    named = values.bundle(json.loads(codec.dumps(frame.set_index(pd.Index(["mean", "std"])))))["text/plain"]
+    assert "__index_level_0__" not in named
+    assert "mean" in named
+    assert "std" in named

@@ -25,6 +25,8 @@ LONGEST: Final = 20_000
 """Characters of a text that are shown."""
 ROWS: Final = 50
 _PICTURES: Final = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg"}
+_INDEX: Final = "__index_level_0__"
+"""How Arrow calls the index of a frame that has no name."""
 _TABLES: Final = ("pandas.", "polars.", "pyarrow.")
 _LARGEST_PICTURE: Final = 10 * 2**20
 
@@ -113,10 +115,20 @@ def _table(body: bytes) -> dict[str, str] | None:
                 batches.append(batch)
                 if sum(b.num_rows for b in batches) > ROWS:
                     break
-            shown = Result(pa.Table.from_batches(batches, reader.schema))
+            shown = Result(_indexed(pa.Table.from_batches(batches, reader.schema)))
     except (pa.ArrowException, OSError, ValueError):
         return None
     return {"text/plain": shown.text(ROWS), "text/html": shown.html(ROWS)}
+
+
+def _indexed(table: pa.Table) -> pa.Table:
+    """A frame's index without a name as its first column, as pandas shows it; left out where it only counts the rows."""
+    if _INDEX not in table.column_names:
+        return table
+    index, rest = table[_INDEX], table.drop_columns([_INDEX])
+    if index.to_pylist() == list(range(table.num_rows)):
+        return rest
+    return rest.add_column(0, "", index)
 
 
 def _rows(packed: Any) -> tuple[list[str], list[list[Any]]] | None:
