@@ -373,7 +373,8 @@ export interface Difference {
   right: string | null;
 }
 
-/** What deleting a session would lose, and who depends on it.  `problem` says why it cannot be done, if so. */
+/** What deleting a session would lose, and who depends on it.  `unclear` are sessions that may be forks of it and cannot be
+ *  read.  `problem` says why it cannot be done, if so. */
 export interface Loss {
   session_id: string;
   title: string;
@@ -386,6 +387,7 @@ export interface Loss {
   forks: string[];
   workspace: string;
   workspace_bytes: number;
+  unclear: string[];
   problem: string;
 }
 

@@ -69,7 +69,7 @@ test('two sessions are told in one sentence each', () => {
 });
 
 test('before a session is deleted a person reads what is lost and what depends on it', () => {
-  const loss = { session_id: 'kx2m', title: 'Audit', state: 'completed', events: 20, tasks: 1, needs_you: 1, cost_usd: 0.31, bytes: 12_000, forks: ['b7w3'], workspace: '', workspace_bytes: 0, problem: '' };
+  const loss = { session_id: 'kx2m', title: 'Audit', state: 'completed', events: 20, tasks: 1, needs_you: 1, cost_usd: 0.31, bytes: 12_000, forks: ['b7w3'], workspace: '', workspace_bytes: 0, unclear: [], problem: '' };
   assert.deepEqual(lossText(loss), [
     'Audit (completed): 20 events, 1 task, 12.0 KB, the record of $0.31. This cannot be undone.',
     '1 request of it waits for an answer.',

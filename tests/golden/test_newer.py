@@ -89,7 +89,7 @@ def raised(path: Path) -> None:
 
 def add(session: Session, **more: Any) -> None:
     """An event of a version to come at the end of the journal."""
-    event = Event(session.last_seq() + 1, **{"event_type": "TaskTeleported", "timestamp": NEWER, "payload": NULL, **more})
+    event = msgspec.structs.replace(Event(session.last_seq() + 1, "TaskTeleported", NEWER, payload=NULL), **more)
     journal = session.layout.journals()[-1].path
     journal.write_bytes(journal.read_bytes() + line_of(event))
 
