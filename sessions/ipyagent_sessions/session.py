@@ -55,6 +55,12 @@ class Session:
     @cached_property
     def header(self) -> Header:
         """What was written when the session was made.  Raises NotFound, DamageError or NewerFormat."""
+        self.place.check_lineage(self.id, self._written)
+        return self._written
+
+    @cached_property
+    def _written(self) -> Header:
+        """The header, whatever its ancestors are."""
         try:
             body = self.layout.header.read_bytes().removeprefix(b"\xef\xbb\xbf")
         except FileNotFoundError:
@@ -68,7 +74,6 @@ class Session:
                 f"session {self.id} has format {header.format}, this version reads up to {FORMAT}",
                 hint=UPDATE,
             )
-        self.place.check_lineage(self.id, header)
         return header
 
     @cached_property
@@ -187,7 +192,7 @@ class Session:
         NewerFormat.
         """
         with contextlib.suppress(DamageError, NotFound):
-            _ = self.header  # what a newer version wrote is not shown as if this one knew it
+            _ = self._written  # what a newer version wrote is not shown as if this one knew it
         found = live.read_summary(self.layout)
         running = found is not None and found.state == TaskState.RUNNING
         if found is None or found.form > FORM or found.state not in _STATES or (running and not self.held()):
