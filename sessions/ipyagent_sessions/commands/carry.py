@@ -72,7 +72,8 @@ def _transcript(door: Door, path: Path) -> Shown:
     data = {**msgspec.to_builtins(done), "problems": [f"line {found.line}: {found.what}" for found in done.problems]}
     if done.known:
         return Shown(f"{path.name} is here already, as {done.session_id}", None, data)
-    told = [f"imported {done.session_id} from {done.kind}: {done.events} events, {done.tasks} tasks; nothing of it runs"]
+    tasks = f"{done.tasks} task{'' if done.tasks == 1 else 's'}"
+    told = [f"imported {done.session_id} from {done.kind}: {done.events} events, {tasks}; nothing of it runs"]
     told += [f"  {plain(line, 200)}: left out" for line in data["problems"][:_SHOWN]]
     more = len(done.problems) - _SHOWN
     told += [f"  and {more} more lines, each an alarm in the log"] if more > 0 else []
