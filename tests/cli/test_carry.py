@@ -75,7 +75,7 @@ def test_a_transcript_of_another_agent_is_imported_and_queried(terminal: Termina
     (folder / "rollout.jsonl").write_bytes(transcript.read_bytes() + b"{torn\n")
     said = terminal("import", "rollout.jsonl")
     assert (said.status, said.err) == (0, "")
-    assert "from codex: 16 events, 1 tasks" in said.out
+    assert "from codex: 16 events, 1 task;" in said.out
     assert "line 15: no JSON" in said.out
     assert "is here already" in terminal("import", "rollout.jsonl").out
     shown = terminal("replay", json.loads(terminal("import", "rollout.jsonl", "--json").out)["session_id"])

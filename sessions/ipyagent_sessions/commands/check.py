@@ -50,7 +50,7 @@ def memory_policy_of(door: Door) -> MemoryPolicy:
 
 def settings_files(door: Door) -> dict[str, str]:
     """The sha256 of the files that settings come from, by layer, empty for a layer that has none."""
-    found = {"user": layers.user_file(os.environ), "project": layers.project_file(door.folder)}
+    found = {"user": config.user_file(os.environ), "project": config.project_file(door.folder)}
     return {layer: hashlib.sha256(path.read_bytes()).hexdigest() if path else "" for layer, path in found.items()}
 
 
