@@ -46,6 +46,8 @@ RISK: Final[dict[str, str]] = {
 """What each mode risks, in the words shown beside progress (R042)."""
 
 REST_EVENTS: Final = 512
+SNAPSHOT_BYTES: Final = 16 * 2**20
+"""From so many bytes of snapshots that wait to be written on, those that nobody asked for are left out."""
 
 
 class Loaded(Struct):
@@ -80,6 +82,7 @@ class Appender:
         self.scrub: Callable[[bytes], bytes] | None = None
         self.listeners: list[Callable[[ev.Event], None]] = []
         self.keep_last = 100
+        self._snapshot_bytes = 0
         self._first = first
         self._version = version
         self._stamp = ev.Stamper()
@@ -255,11 +258,19 @@ class Appender:
             event = self.emit("CheckpointCreated", body_of, actor=actor, task_id=task_id, parent=cause)
             if materialise:
                 body = states.encode(self.state)
+                self._snapshot_bytes += len(body)
                 recent = [b"{" + line[16:-1] for line in list(self._recent)[-self.keep_last - 1 : -1]]
                 self._scribe.later(lambda: self._write_snapshot(event, body, trigger, label, recent))
         return event
 
+    @property
+    def snapshots_behind(self) -> bool:
+        """Whether more snapshots wait to be written than memory should hold."""
+        return self._snapshot_bytes >= SNAPSHOT_BYTES
+
     def _write_snapshot(self, event: ev.Event, body: bytes, trigger: str, label: str, recent: list[bytes]) -> None:
+        with self._lock:
+            self._snapshot_bytes -= len(body)
         if self._journal.durable_seq < event.seq:
             self.barrier()
         checkpoints.write(

@@ -205,7 +205,11 @@ class TaskRun:
         self._taking = True
         try:
             return self.appender.checkpoint(
-                trigger, label, materialise=self.triggers.taken(trigger), actor=actor, task_id=self.task_id
+                trigger,
+                label,
+                materialise=self.triggers.taken(trigger, behind=self.appender.snapshots_behind),
+                actor=actor,
+                task_id=self.task_id,
             )
         finally:
             self._taking = False

@@ -20,7 +20,8 @@ VOLUME: Final = 10_000
 log."""
 MATERIALISE_S: Final = 30.0
 """Unnamed snapshots are written at most this often, in seconds."""
-_WRITTEN: Final = frozenset({"time", "volume", "stage", "checked", "manual", "interrupted", "end"})
+_ALWAYS: Final = frozenset({"checked", "manual", "interrupted", "end"})
+_OFTEN: Final = frozenset({"time", "volume", "stage"})
 _SMALL: Final = ("value", "sleep", "emit", "note")
 
 
@@ -71,12 +72,16 @@ class Triggers:
             return "volume"
         return "time" if self._clock.monotonic() >= self._due_at else None
 
-    def taken(self, trigger: str) -> bool:
-        """Note that a checkpoint was taken; whether its snapshot should be written now."""
+    def taken(self, trigger: str, *, behind: bool) -> bool:
+        """Note that a checkpoint was taken; whether its snapshot should be written now.
+
+        While snapshots wait to be written (`behind`), only those are made that somebody asked for.
+        """
         now = self._clock.monotonic()
         if trigger == "time":
             self._due_at = self._next_due()
-        write = trigger in _WRITTEN or now - self._materialised >= MATERIALISE_S
+        often = trigger in _OFTEN or now - self._materialised >= MATERIALISE_S
+        write = trigger in _ALWAYS or (often and not behind)
         if write:
             self._materialised, self._since = now, 0
         return write
