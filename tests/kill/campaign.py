@@ -1,6 +1,7 @@
 """The kill campaign: runs of the workload are killed at every seam and at random times, and nothing that was promised is lost.
 
     python -m tests.kill.campaign --kills 1000 --seed 7
+    python -m tests.kill.campaign --kills 100 --seed 7 --peers PYTHON     beside other libraries: tests/kill/peers/
 
 Prints a table, and what is wrong if anything is; the exit code says the same.  The same campaign in its short form is
 `tests/kill/test_campaign.py`.
@@ -27,6 +28,7 @@ from msgspec import Struct, field
 from tests.kill import looks
 from tests.kill.looks import Reference
 from tests.kill.nursery import Nursery
+from tests.kill.peers import compare
 from tests.kill.plan import ROWS, Pool
 from tests.kill.trial import Happened, Trial
 from tests.kill.workload import IRREVERSIBLE
@@ -239,8 +241,15 @@ def main() -> int:
     parser.add_argument("--kernels", type=int, default=10, help="how many of the killed are real ipykernels")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--keep", type=Path, help="an empty folder to keep the stores and witnesses in")
+    parser.add_argument(
+        "--peers",
+        metavar="PYTHON",
+        help="instead: a few steps, killed alike here and in the libraries of that PYTHON",
+    )
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
+        if asked.peers:
+            return compare.main(asked.keep or Path(temporary), python=asked.peers, kills=asked.kills, seed=asked.seed)
         report = run(asked.keep or Path(temporary), kills=asked.kills, seed=asked.seed, kernels=asked.kernels, jobs=asked.jobs)
     print(table(report))
     return 1 if report.wrong else 0

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Struct
-from tests.kill.witness import Witness
+from tests.kill.witness import Trap, Witness
 from tests.kill.workload import errands
 
 from ipyagent_sessions.config import CheckpointPolicy
@@ -101,7 +101,7 @@ def main(spec: Spec) -> str:
     witness = Witness(spec.world)
     witness.note("opened", role=spec.role)
     if spec.seam in (INTENT, EFFECT):
-        Witness.after = _Trap("begin" if spec.seam == INTENT else "effect", spec.of, spec.at)
+        Witness.after = Trap("begin" if spec.seam == INTENT else "effect", spec.of, spec.at)
     shrink()
     _watch(witness)
     try:
@@ -110,21 +110,6 @@ def main(spec: Spec) -> str:
         ended = f"{type(error).__name__}: {error}"
     witness.note("ended", how=ended)
     return ended
-
-
-class _Trap:
-    """Kills this process right after the n-th note of a word by an activity."""
-
-    def __init__(self, word: str, name: str, at: int) -> None:
-        self._word = word
-        self._name = name
-        self._left = at
-
-    def __call__(self, word: str, what: dict[str, Any]) -> None:
-        if word == self._word and str(what.get("id", "")).startswith(self._name):
-            self._left -= 1
-            if self._left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main_of(text: str) -> str:

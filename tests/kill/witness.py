@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -60,6 +61,22 @@ class Witness:
         self.note("begin", id=who, attempt=attempt)
         yield
         self.note("end", id=who, attempt=attempt)
+
+
+class Trap:
+    """Kills this process right after the `at`-th note of `word` by an activity whose name begins with `name`; to be put
+    into `Witness.after`."""
+
+    def __init__(self, word: str, name: str, at: int = 1) -> None:
+        self._word = word
+        self._name = name
+        self._left = at
+
+    def __call__(self, word: str, what: dict[str, Any]) -> None:
+        if word == self._word and str(what.get("id", "")).startswith(self._name):
+            self._left -= 1
+            if self._left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _attempt() -> int:
