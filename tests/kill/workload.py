@@ -8,13 +8,12 @@ engine's.  The result is the same however often the run is killed: recorded valu
 from __future__ import annotations
 
 import asyncio
-import errno
 import hashlib
-import os
 import random
 import time
 from typing import Any, Final
 
+from tests.kill import outside
 from tests.kill.witness import Witness
 
 from ipyagent_sessions.errors import ResultLost
@@ -75,25 +74,29 @@ async def flaky(who: str, world: str) -> str:
 
 
 FAULTS: Final = (
-    ("network", lambda: ConnectionResetError(errno.ECONNRESET, "the other side hung up")),
-    ("network", lambda: TimeoutError("the other side is silent")),
-    ("disk", lambda: OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))),
-    ("memory", lambda: MemoryError("there is no room")),
-    ("disk", lambda: OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))),
+    ("network", outside.hung_up),
+    ("network", outside.silent),
+    ("disk", outside.full_disk),
+    ("memory", outside.no_memory),
+    ("network", outside.refused),
+    ("rate limit", outside.busy),
+    ("network", outside.dripping),
+    ("disk", outside.full_quota),
 )
 """What goes wrong with the first executions of `fetch`, one after the other, whichever process they are in."""
 
 
 @activity(effect="idempotent", retry=Retry(1, then="suspend"))
-async def fetch(who: str, world: str) -> str:
-    """Meets an outage of each class before it gets through."""
+def fetch(who: str, world: str) -> str:
+    """In a thread; meets an outage of each class before it gets through."""
     witness = Witness(world)
     with witness.execution(who):
         number = sum(n["kind"] != "timeout" for n in witness.notes("outage"))
         if number < len(FAULTS):
-            kind, error = FAULTS[number]
+            kind, meet = FAULTS[number]
             witness.note("outage", kind=kind)
-            raise error()
+            meet()
+            raise AssertionError(f"{meet.__name__} did not come to pass")
         return "fetched"
 
 
