@@ -29,6 +29,7 @@ def main() -> None:
             value = asyncio.run(_await(value))
         answer = cloudpickle.dumps((True, value))
     except BaseException as error:  # noqa: BLE001  # the parent raises it
+        _let_go(error)
         try:
             answer = cloudpickle.dumps((False, error))
         except Exception:  # noqa: BLE001  # an exception that holds, say, a lock
@@ -36,6 +37,13 @@ def main() -> None:
     answer_to.write(struct.pack(">Q", len(answer)) + answer)
     answer_to.flush()
     os._exit(0)
+
+
+def _let_go(error: BaseException | None) -> None:
+    """Free what the function held when it failed: without memory for it, not even a MemoryError can be told."""
+    while error is not None and error.__traceback__ is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
 
 
 async def _await(value: object) -> object:
