@@ -72,10 +72,10 @@ def drive(app: Any, start: Any, witness: Witness) -> Any:
         state = app.get_state(THREAD)
         if state.created_at is None:
             todo: Any = start
-        elif any(task.interrupts for task in state.tasks):
+        elif any(task.interrupts and task.result is None for task in state.tasks):
             asked(witness)
             todo = Command(resume="approved")
-        elif state.next:
+        elif state.tasks:  # `next` is empty too while results are kept and the checkpoint after them is not
             todo = None
         else:
             return state.values
