@@ -75,9 +75,9 @@ class Found(Struct):
 
 
 def _wrong_end(notes: list[dict[str, Any]], had: Counter[str]) -> str:
-    """What is wrong with the end of a run that did end."""
+    """What is wrong with the end of a run that did end; one killed after its end is asked once more."""
     results = [n["result"] for n in notes if n["w"] == "done"]
-    if results != [RESULT]:
+    if not results or any(result != RESULT for result in results):
         return f"its result is {results}"
     never = [step for step in STEPS if kind_of(step) != "look" and not had[step]]
     return f"never had, although the run says so: {never}" if never else ""

@@ -50,11 +50,14 @@ def test_an_irreversible_effect_had_twice_is_counted_by_its_kind_and_an_idempote
     assert dict(found.twice) == {"letter": 1}
 
 
+def test_a_run_that_was_killed_after_its_end_may_say_its_result_again(tmp_path: Path) -> None:
+    assert told(tmp_path, *WHOLE, "done", "done").wrong == []
+
+
 @pytest.mark.parametrize(
     ("notes", "what"),
     [
         (WHOLE, "its result is []"),
-        ((*WHOLE, "done", "done"), "its result is"),
         ((*(n for n in WHOLE if n != "effect letter:1"), "done"), "never had, although the run says so: ['letter:1']"),
     ],
 )
