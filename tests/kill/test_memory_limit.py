@@ -3,8 +3,6 @@ twice (R014, R129, R135)."""
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -12,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.run.groups import Group, memory_group
 from tests.run.harness import Witness, bodies
 
 from ipyagent_sessions import Store
@@ -60,22 +59,9 @@ handle.result()
 
 
 @pytest.fixture
-def group() -> Iterator[Path]:
-    """A control group with a limit of memory, of version 1 or 2."""
-    own = dict(line.split(":", 2)[1:] for line in Path("/proc/self/cgroup").read_text().splitlines())
-    top, inside, limit = Path("/sys/fs/cgroup"), own.get("", "/"), "memory.max"
-    if "memory" in own:
-        top, inside, limit = top / "memory", own["memory"], "memory.limit_in_bytes"
-    made = next((p for p in (top / inside.lstrip("/"), top) if p.is_dir()), top) / f"ipyagent-test-{os.getpid()}"
-    try:
-        made.mkdir()
-        (made / limit).write_text(str(LIMIT))
-        with contextlib.suppress(OSError):  # no swap to flee to
-            (made / "memory.swap.max").write_text("0")
-    except OSError as error:
-        pytest.skip(f"NOT TESTED: the system's own killer, since no control group can be made here: {error}")
-    yield made
-    made.rmdir()
+def group() -> Iterator[Group]:
+    with memory_group(LIMIT) as made:
+        yield made
 
 
 def warned(session: Session) -> bool:
@@ -83,9 +69,9 @@ def warned(session: Session) -> bool:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="NOT TESTED here: control groups are Linux's")
-def test_a_task_ended_by_the_killer_was_warned_before_and_goes_on_where_there_is_more(group: Path, tmp_path: Path) -> None:
+def test_a_task_ended_by_the_killer_was_warned_before_and_goes_on_where_there_is_more(group: Group, tmp_path: Path) -> None:
     store, witness = Store(tmp_path / "store"), Witness(tmp_path / "witness")
-    enter = f"open({str(group / 'cgroup.procs')!r}, 'w').write('0')\n"
+    enter = f"open({str(group.entrance)!r}, 'w').write('0')\n"
     with Child(enter + PROGRAM + MAIN, str(store.root), str(witness.path)) as child:
         session = store.session(child.expect("started"))
         child.expect("nearly")

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from tests.run.groups import memory_group
 from tests.run.harness import PATIENCE, Engine, Witness
 
 from ipyagent_sessions.run.context import Context
@@ -69,43 +70,19 @@ def _functions_travel_by_value() -> Iterator[None]:
         cloudpickle.unregister_pickle_by_value(module)
 
 
-@pytest.fixture
-def group() -> Iterator[Enter]:
-    """Puts a process into a control group of its own, whose memory the kernel limits by killing."""
-    root = Path("/sys/fs/cgroup/memory")
-    name, file = f"ipyagent-test-{os.getpid()}", "memory.limit_in_bytes"
-    if not root.is_dir():
-        root, file = Path("/sys/fs/cgroup"), "memory.max"
-    folder = root / name
-    try:
-        folder.mkdir()
-    except OSError as error:
-        pytest.skip(
-            f"NOT TESTED: a child that the kernel kills for its memory, since no control group can be made here: {error}"
-        )
-    if not (folder / file).exists():
-        folder.rmdir()
-        pytest.skip(f"NOT TESTED: a child that the kernel kills for its memory, since {root} limits no memory")
-    for no_swap in ("memory.swappiness", "memory.swap.max"):  # as the two versions of control groups have it
-        if (folder / no_swap).exists():
-            (folder / no_swap).write_text("0")
-
-    def enter(limit: int) -> None:
-        (folder / file).write_text(str(limit))
-        (folder / "cgroup.procs").write_text(str(os.getpid()))
-
-    yield enter
-    folder.rmdir()
-
-
 def test_a_child_whose_allocation_fails_is_read_as_short_of_memory(engine: Engine, witness: Witness, tmp_path: Path) -> None:
     goes_on_with_more(engine, witness, address_space, tmp_path / "limit")
 
 
-def test_a_child_that_the_kernel_kills_for_its_memory_is_read_so(
-    engine: Engine, witness: Witness, tmp_path: Path, group: Enter
-) -> None:
-    goes_on_with_more(engine, witness, group, tmp_path / "limit")
+def test_a_child_that_the_kernel_kills_for_its_memory_is_read_so(engine: Engine, witness: Witness, tmp_path: Path) -> None:
+    with memory_group(ENOUGH) as group:
+        limit, entrance = str(group.limit), str(group.entrance)
+
+        def enter(size: int) -> None:
+            Path(limit).write_text(str(size))
+            Path(entrance).write_text("0")
+
+        goes_on_with_more(engine, witness, enter, tmp_path / "limit")
 
 
 def goes_on_with_more(engine: Engine, witness: Witness, enter: Enter, limit: Path) -> None:
