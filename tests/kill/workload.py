@@ -91,7 +91,7 @@ def fetch(who: str, world: str) -> str:
     """In a thread; meets an outage of each class before it gets through."""
     witness = Witness(world)
     with witness.execution(who):
-        number = sum(n["kind"] != "timeout" for n in witness.notes("outage"))
+        number = sum(n["kind"] not in ("timeout", "logic error") for n in witness.notes("outage"))
         if number < len(FAULTS):
             kind, meet = FAULTS[number]
             witness.note("outage", kind=kind)
@@ -163,6 +163,22 @@ async def sure(witness: Witness, call: Call, otherwise: Any) -> Any:
         return otherwise
 
 
+async def draft(ctx: Context, world: str, *, failure: str | None) -> dict[str, Any]:
+    """A part of the body whose first attempt is not good, and is rolled back."""
+    number = 1 if failure is None else 2
+    ctx.append("drafts", number)
+    return {"world": world, "number": await ctx.run(put, f"put:draft-{number}", world, number, key=f"draft-{number}")}
+
+
+@activity(effect="none")
+def good(made: dict[str, Any]) -> str | None:
+    """A logic error in the first attempt."""
+    if made["number"] > 1:
+        return None
+    Witness(made["world"]).note("outage", kind="logic error")
+    return "the first draft is not good"
+
+
 @workflow(default_effect="none")
 async def errands(ctx: Context, seed: int, world: str) -> dict[str, Any]:
     """About forty activities whose number, sizes and order come from `seed`."""
@@ -207,6 +223,7 @@ async def errands(ctx: Context, seed: int, world: str) -> dict[str, Any]:
         more = await ctx.gather(
             *[seen(witness, ctx.run(put, f"put:more-{k}", world, k, key=f"more-{k}")) for k in range(few)], limit=2
         )
+        drafts = await ctx.checked("drafts", draft, ctx, world, check=good, attempts=2)
         ctx.set("finished", True)
     again = await seen(witness, ctx.run(stamp, "stamp#2", world, uuid, at, chance))
     return {
@@ -220,6 +237,7 @@ async def errands(ctx: Context, seed: int, world: str) -> dict[str, Any]:
         "yes": bool(yes),
         "no": bool(no),
         "more": more,
+        "drafts": [drafts["number"], ctx.values["drafts"]],
         "same": first == again,
         "sizes": ctx.values["sizes"],
     }
