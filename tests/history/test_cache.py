@@ -22,7 +22,7 @@ from ipyagent_sessions.log.lease import Holder
 from ipyagent_sessions.retention import deletion
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
-from ipyagent_sessions.testing import Child, FaultyDisk, History, activities, emit
+from ipyagent_sessions.testing import Child, FaultyDisk, History, activities, emit, wait_until
 from ipyagent_sessions.verify import whole
 
 COUNT = "SELECT count(*) AS n, count(DISTINCT event_id) AS d FROM events"
@@ -148,7 +148,7 @@ def test_damage_in_the_cache_costs_nothing(many: Store, what: str) -> None:
     elif what == "other store":
         manifest.write_bytes(manifest.read_bytes().replace(many.id.encode(), b"another"))
     else:
-        manifest.write_bytes(manifest.read_bytes().replace(b'"format":1', b'"format":9', 1))
+        manifest.write_bytes(manifest.read_bytes().replace(b'"format":2', b'"format":9', 1))
     assert pictures(many) == wanted
 
 
@@ -240,7 +240,7 @@ def test_a_query_has_some_sessions_copied_when_it_met_many(many: Store, monkeypa
     assert not cache.folder(many).exists(), "a small store needs no cache"
     monkeypatch.setattr(building, "WORTHWHILE", 3)
     wanted = query(many, COUNT).rows()
-    assert sources.gather(many).loose == 0
+    wait_until(lambda: sources.gather(many).loose == 0, what="all sessions in the cache")
     assert query(many, COUNT).rows() == wanted
 
 

@@ -1,4 +1,4 @@
-"""Copying events of resting sessions into the query cache, a little with each query that would profit.
+"""Copying events of resting sessions into the query cache, behind a query that would have profited.
 
 Each step is complete or did not happen: a file appears under its name when it is whole, the manifest names it after that, and
 what the manifest does not name is nobody's and is removed by the next builder.  DuckDB copies in bounded memory.
@@ -11,8 +11,10 @@ import os
 import secrets
 import shutil
 import tempfile
+import threading
 import time
 from pathlib import Path
+from threading import Thread
 from typing import Final
 
 import msgspec
@@ -29,12 +31,23 @@ from ipyagent_sessions.session import Session
 WORTHWHILE: Final = 64
 """A query that met so many resting sessions outside the cache has some of them copied."""
 STEP: Final = 150_000
-"""So many events are copied at a time."""
-LARGE: Final = 4_000_000
-"""Files of fewer rows are merged when there are several."""
+"""So many events are copied at a time: half a second."""
+LARGE: Final = 1_000_000
+"""Files of fewer rows are merged when there are several; a larger one stays as it is."""
 FEW: Final = 6
-_SETTLED_NS: Final = 3_000_000_000
 _MEMORY: Final = "512MB"
+
+
+def catch_up(store: Place) -> Thread:
+    """Copy what rests, step by step in a thread of its own, until all is copied or the process has nothing else to do."""
+
+    def work() -> None:
+        while threading.main_thread().is_alive() and step(store):
+            pass
+
+    thread = Thread(target=work, name="ipyagent-cache")
+    thread.start()
+    return thread
 
 
 def step(store: Place) -> int:
@@ -70,7 +83,7 @@ def _copy(store: Place, manifest: Manifest) -> int:
     taken, number, room = sources.Sources(), max(manifest.files, default=0) + 1, STEP
     for session_id, changed in sources.folders(store).items():
         known = manifest.sessions.get(session_id)
-        if (known is not None and known.changed == changed) or time.time_ns() - changed < _SETTLED_NS:
+        if (known is not None and known.changed == changed) or time.time_ns() - changed < cache.SETTLED_NS:
             continue
         found = _resting(Session(store, session_id), changed)
         if found is None:
@@ -83,7 +96,7 @@ def _copy(store: Place, manifest: Manifest) -> int:
             break
     if not chosen:
         return 0
-    written = _write(store, number, taken, "base.loose")
+    written = _write(store, number, taken, "base.loose_told ORDER BY session_id, seq")
     manifest.files[number] = CacheFile(sum(written.values()), sorted(written))
     # where a segment is not what its name says, its session stays outside
     manifest.sessions |= {s: kept for s, kept in chosen.items() if written.get(s) == kept.events}
@@ -125,7 +138,7 @@ def _merge(store: Place, manifest: Manifest) -> None:
     moved = {s: msgspec.structs.replace(k, file=number) for s, k in manifest.sessions.items() if k.file in chosen}
     found = sources.Sources()
     found.kept = [(cache.path_of(store, n), sources.moved_on(manifest, n, moved.keys())) for n in chosen]
-    written = _write(store, number, found, "base.kept") if moved else {}
+    written = _write(store, number, found, "base.kept_told") if moved else {}
     moved = {s: k for s, k in moved.items() if written.get(s) == k.events}
     manifest.sessions = {s: k for s, k in manifest.sessions.items() if k.file not in chosen} | moved
     manifest.files = {n: f for n, f in manifest.files.items() if n not in chosen}
@@ -135,8 +148,11 @@ def _merge(store: Place, manifest: Manifest) -> None:
     _sweep(store, manifest)
 
 
-def _write(store: Place, number: int, found: sources.Sources, table: str) -> dict[str, int]:
-    """Write the events of `table` into a file of the cache; returns how many of each session.  Raises OSError."""
+def _write(store: Place, number: int, found: sources.Sources, told: str) -> dict[str, int]:
+    """Write the events that are `told` into a file of the cache, each session's in one piece; returns how many of each session.
+
+    DuckDB keeps the order of the files it reads, so merging needs no sort.  Raises OSError.
+    """
     import duckdb
 
     target = cache.path_of(store, number)
@@ -144,11 +160,9 @@ def _write(store: Place, number: int, found: sources.Sources, table: str) -> dic
     spill = Path(tempfile.gettempdir(), f"ipyagent-cache-{os.getpid()}-{secrets.token_hex(4)}")
     try:
         with duckdb.connect(":memory:", config={"temp_directory": os.fspath(spill), "memory_limit": _MEMORY}) as connection:
-            tables.define(connection, found, "")
-            connection.execute(
-                f"COPY (SELECT {tables.CACHED} FROM {table}_told ORDER BY session_id, seq) TO '{_quoted(temporary)}' "
-                "(FORMAT parquet, COMPRESSION zstd)"
-            )
+            select = f"SELECT {tables.CACHED} FROM {told}"
+            tables.define(connection, found, select)
+            connection.execute(f"COPY ({select}) TO '{_quoted(temporary)}' ({cache.WRITTEN})")
             counted = connection.execute(
                 "SELECT session_id, count(*) FROM read_parquet(?, hive_partitioning = false) GROUP BY 1",
                 [os.fspath(temporary)],

@@ -1,25 +1,36 @@
 """The query cache: events of resting sessions, copied into few large files.
 
     <store>/history/manifest.json     which session's events lie in which file, and what the session's folder looked like then
-    <store>/history/<n>.parquet       many sessions, by session and seq: the columns of a query, and `triggered_events`
+    <store>/history/<n>.parquet       many sessions, each by seq: the columns of a query, and `triggered_events`
+    <store>/history/glance.json       what the last look at all folders gave
     <store>/history/lock              one builder at a time
 
 A session is read from here or from its own files, never from both.  It counts as unchanged while its folder has the time that
 the manifest noted: whoever appends first creates a journal and a lock file there, which changes it.  So a look at an unchanged
-session costs one `stat`.  Deleting the folder loses nothing, and so does any damage in it.
+session costs one `stat`.  Who took the lease then changes the time of the folder of all sessions (`Lease.announce`), before the first
+event, and so do a new session and a deleted one: while it is what the glance noted, one `stat` tells that all of those that were
+unchanged still are.  Deleting the folder loses nothing, and so does any damage in it.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import time
 from pathlib import Path
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
+from ipyagent_sessions.log.files import temporary_beside
 from ipyagent_sessions.place import Header, Place
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+SETTLED_NS: Final = 3_000_000_000
+"""A folder's time means something once it is so old: two changes within one tick of the file system's clock have the same."""
+WRITTEN: Final = "FORMAT parquet, PARQUET_VERSION v2, COMPRESSION snappy"
+"""How DuckDB writes a file of the cache."""
 
 
 class Kept(Struct, frozen=True, array_like=True):
@@ -48,6 +59,19 @@ class Manifest(Struct):
     sessions: dict[str, Kept] = {}
 
 
+class Glance(Struct):
+    """What a query reads while `at`, the time of the folder of all sessions (ns), and the manifest's `mark` are the same.
+
+    `kept` are the files of the cache, each with the sessions in it that are not to be read from it, `loose` the sessions that
+    are looked at one by one, and `apart` the forks in the cache whose parent is not: (session, parent, the parent's seq)."""
+
+    at: int
+    mark: tuple[int, int, int]
+    kept: dict[int, list[str]]
+    loose: list[str]
+    apart: list[tuple[str, str, int]]
+
+
 class _Head(Struct):
     format: int
 
@@ -64,12 +88,57 @@ def path_of(store: Place, number: int) -> Path:
 
 def read(store: Place) -> Manifest:
     """The manifest; an empty one when there is none, or none that this version can use."""
+    return decode(store, body(store)[0])
+
+
+def body(store: Place) -> tuple[bytes, tuple[int, int, int]]:
+    """The bytes of the manifest, and what tells it from another one; nothing when there is none."""
     try:
-        body = (folder(store) / "manifest.json").read_bytes()
+        with open(folder(store) / "manifest.json", "rb") as file:
+            about = os.fstat(file.fileno())
+            return file.read(), (about.st_ino, about.st_size, about.st_mtime_ns)
+    except OSError:
+        return b"", (0, 0, 0)
+
+
+def decode(store: Place, body: bytes) -> Manifest:
+    """The manifest of these bytes; an empty one when this version cannot use it, or it belongs to another store."""
+    try:
         if msgspec.json.decode(body, type=_Head).format == FORMAT:
             found = msgspec.json.decode(body, type=Manifest)
             if found.store == store.id:
                 return found
-    except (OSError, msgspec.DecodeError):
+    except msgspec.DecodeError:
         pass
     return Manifest(FORMAT, "")
+
+
+def looked_at(store: Place) -> int:
+    """The time of the folder of all sessions (ns), 0 when there is none."""
+    try:
+        return store.sessions_folder.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def glance(store: Place, at: int, mark: tuple[int, int, int]) -> Glance | None:
+    """What the last look gave, if it still holds."""
+    try:
+        found = msgspec.json.decode((folder(store) / "glance.json").read_bytes(), type=Glance)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return found if found.at == at and found.mark == mark else None
+
+
+def remember(store: Place, found: Glance) -> None:
+    """Keep what a look gave for the next one, unless the folder changed only just before; a disk that refuses is no trouble."""
+    if not found.kept or time.time_ns() - found.at < SETTLED_NS:
+        return
+    path = folder(store) / "glance.json"
+    mine = temporary_beside(path)
+    try:
+        mine.write_bytes(msgspec.json.encode(found))
+        mine.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            mine.unlink()

@@ -36,6 +36,7 @@ _FUNCTIONS: Final = frozenset(
         "pragma_version",
     }
 )
+_ALL_OF_IT: Final = frozenset({"STAR", "POSITIONAL_REFERENCE", "PIVOT"})
 _HINT: Final = "one SELECT over the views is possible; see them with: SHOW TABLES"
 
 
@@ -54,6 +55,22 @@ def checked(connection: duckdb.DuckDBPyConnection, sql: str, *, also: frozenset[
         return f"{prefix} {inner.query}"
     _check(connection, statement, also)
     return statement.query
+
+
+def may_use(connection: duckdb.DuckDBPyConnection, statement: str, column: str) -> bool:
+    """Whether the result of a statement can depend on `column` of some table: it is named, or a whole row is asked for."""
+    try:
+        found = list(nodes(connection, statement))
+    except UsageError:  # an EXPLAIN
+        return True
+    tables = {str(n.get(key)).lower() for n in found if n.get("type") == "BASE_TABLE" for key in ("alias", "table_name")}
+    for node in found:
+        names = [str(name).lower() for name in (*node.get("column_names", ()), *node.get("using_columns", ()))]
+        if column in names or (node.get("type") == "COLUMN_REF" and names[-1] in tables):
+            return True
+        if node.get("type") in _ALL_OF_IT or node.get("ref_type") == "NATURAL" or node.get("column_name_alias"):
+            return True
+    return False
 
 
 def one_line(error: Exception) -> str:

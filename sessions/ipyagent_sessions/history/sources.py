@@ -13,7 +13,7 @@ import gc
 import math
 import os
 import re
-from collections.abc import Collection, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,7 +23,7 @@ from ipyagent_sessions import folding
 from ipyagent_sessions.errors import DamageError, IpyagentError, NewerFormat
 from ipyagent_sessions.events import TYPES, Event, as_raw, decode, encode
 from ipyagent_sessions.history import cache, columns
-from ipyagent_sessions.history.cache import Manifest
+from ipyagent_sessions.history.cache import Glance, Kept, Manifest
 from ipyagent_sessions.log import segments
 from ipyagent_sessions.log.format import Damage, clean_lines, scan
 from ipyagent_sessions.log.reader import Piece, pieces
@@ -43,17 +43,23 @@ _SCHEMA: Final = b'"schema_version":'
 
 class Sources:
     """What a query reads: `files` are segments, `lines` are events as JSON, `owners` says for each the session.  `kept` are
-    files of the query cache, each with the sessions in it that are not to be read from it."""
+    files of the query cache, each with the sessions in it that are not to be read from it, and `cached` gives the headers of
+    those that are; `headers` has the others, which are looked at one by one."""
 
     def __init__(self) -> None:
         self.files: list[Path] = []
         self.kept: list[tuple[Path, list[str]]] = []
+        self.cached: Callable[[], dict[str, Header]] = dict
         self.lines: list[bytes] = []
         self.owners: list[bytes] = []
         self.headers: dict[str, Header] = {}
         self.held: dict[str, bool] = {}
         self.problems: list[str] = []
-        self.loose = 0
+
+    @property
+    def loose(self) -> int:
+        """How many sessions are not read from the cache."""
+        return len(self.headers)
 
     @property
     def paths(self) -> list[Path]:
@@ -73,69 +79,104 @@ class Sources:
         """One row a line: session_id, line."""
         return columns.table(session_id=columns.texts(self.owners), line=columns.texts(self.lines))
 
-    def sessions(self) -> pa.Table:
+    def everyone(self) -> dict[str, Header]:
+        """The headers of all sessions."""
+        return self.cached() | self.headers
+
+    def sessions(self, everyone: dict[str, Header]) -> pa.Table:
         """One row a session: what its header says, and whether its lease is held (0 or 1)."""
-        headers = self.headers.values()
+        headers = everyone.values()
         return columns.table(
-            session_id=columns.texts([s.encode() for s in self.headers]),
+            session_id=columns.texts([s.encode() for s in everyone]),
             notebook=columns.texts([h.notebook.encode() if h.notebook is not None else None for h in headers]),
             created=columns.texts([h.created.encode() or None for h in headers]),
             parent=columns.texts([h.parent.session.encode() if h.parent else None for h in headers]),
             parent_seq=columns.integers([h.parent.seq if h.parent else None for h in headers]),
-            held=columns.integers([self.held[s] for s in self.headers]),
+            held=columns.integers([self.held.get(s, False) for s in everyone]),
         )
 
-    def lineage(self) -> pa.Table:
-        """For each session the sessions its history goes through, itself at depth 0, and the seqs of each that count."""
-        steps = [(session_id, *step) for session_id in self.headers for step in self._ancestry(session_id)]
-        return columns.table(
-            session_id=columns.texts([s[0].encode() for s in steps]),
-            origin=columns.texts([s[1].encode() for s in steps]),
-            first=columns.integers([s[2] for s in steps]),
-            last=columns.integers([s[3] for s in steps]),
-            depth=columns.integers([s[4] for s in steps]),
-        )
 
-    def _ancestry(self, session_id: str) -> Iterator[tuple[str, int, int, int]]:
-        seen: set[str] = set()
-        last, current = _END, session_id
-        while current in self.headers and current not in seen:
-            seen.add(current)
-            parent = self.headers[current].parent
-            yield current, parent.seq + 1 if parent else 0, last, len(seen) - 1
-            if parent is None:
-                return
-            last, current = parent.seq, parent.session
+def lineage(everyone: dict[str, Header]) -> pa.Table:
+    """For each session the sessions its history goes through, itself at depth 0, and the seqs of each that count."""
+    steps = [(session_id, *step) for session_id in everyone for step in _ancestry(everyone, session_id)]
+    return columns.table(
+        session_id=columns.texts([s[0].encode() for s in steps]),
+        origin=columns.texts([s[1].encode() for s in steps]),
+        first=columns.integers([s[2] for s in steps]),
+        last=columns.integers([s[3] for s in steps]),
+        depth=columns.integers([s[4] for s in steps]),
+    )
+
+
+def _ancestry(everyone: dict[str, Header], session_id: str) -> Iterator[tuple[str, int, int, int]]:
+    seen: set[str] = set()
+    last, current = _END, session_id
+    while current in everyone and current not in seen:
+        seen.add(current)
+        parent = everyone[current].parent
+        yield current, parent.seq + 1 if parent else 0, last, len(seen) - 1
+        if parent is None:
+            return
+        last, current = parent.seq, parent.session
 
 
 def gather(store: Place, distrusted: Iterable[Path] = ()) -> Sources:
-    """Look at every session of the store.  The segments in `distrusted` are read event by event, as far as they verify, and
-    files of the query cache in it not at all."""
+    """Look at the store.  The segments in `distrusted` are read event by event, as far as they verify, and files of the query
+    cache in it not at all."""
     found, apart = Sources(), frozenset(distrusted)
-    manifest = cache.read(store)
-    usable = {n for n in manifest.files if cache.path_of(store, n) not in apart}
-    unchanged = set[str]()
+    at = cache.looked_at(store)
+    body, mark = cache.body(store)
+    seen = None if apart else cache.glance(store, at, mark)
+    if seen is None:
+        manifest = cache.decode(store, body)
+        seen = _look(store, manifest, {n for n in manifest.files if cache.path_of(store, n) not in apart}, at, mark)
+        if not apart:
+            cache.remember(store, seen)
+    found.kept = [(cache.path_of(store, n), gone) for n, gone in seen.kept.items()]
+    outside = set[str]().union(*seen.kept.values(), seen.loose)
+    numbers = seen.kept.keys()
+
+    def cached() -> dict[str, Header]:
+        sessions = cache.decode(store, body).sessions
+        return {s: k.header for s, k in sessions.items() if k.file in numbers and s not in outside}
+
+    found.cached = cached
     with _without_collector():
-        for session_id, changed in folders(store).items():
-            known = manifest.sessions.get(session_id)
-            if known is not None and known.changed == changed and known.file in usable:
-                unchanged.add(session_id)
-                found.headers[session_id], found.held[session_id] = known.header, False
-                continue
+        for session_id in seen.loose:
             try:
                 take(Session(store, session_id), found, apart)
             except (IpyagentError, OSError) as error:
                 found.problems.append(f"session {session_id} is left out: {error}")
-    used = {manifest.sessions[s].file for s in unchanged}
-    found.kept = [(cache.path_of(store, n), moved_on(manifest, n, unchanged)) for n in sorted(used)]
-    found.loose = len(found.headers) - len(unchanged)
-    for session_id, header in found.headers.items():
-        if header.parent is not None and header.parent.session not in found.headers:
-            found.problems.append(
-                f"session {session_id}: its parent {header.parent.session} cannot be read, "
-                f"so the events up to {header.parent.seq} are missing from its lineage"
-            )
+    _miss_parents(found, seen)
     return found
+
+
+def _look(store: Place, manifest: Manifest, usable: set[int], at: int, mark: tuple[int, int, int]) -> Glance:
+    """Which sessions are as the cache has them, by the times of their folders."""
+    unchanged, loose = dict[str, Kept](), list[str]()
+    for session_id, changed in folders(store).items():
+        known = manifest.sessions.get(session_id)
+        if known is not None and known.changed == changed and known.file in usable:
+            unchanged[session_id] = known
+        else:
+            loose.append(session_id)
+    kept = {n: moved_on(manifest, n, unchanged) for n in sorted({k.file for k in unchanged.values()})}
+    parents = [(s, k.header.parent) for s, k in unchanged.items()]
+    apart = [(s, p.session, p.seq) for s, p in parents if p is not None and p.session not in unchanged]
+    return Glance(at, mark, kept, loose, apart)
+
+
+def _miss_parents(found: Sources, seen: Glance) -> None:
+    """Report the forks whose parent cannot be read."""
+    forks = [(s, h.parent.session, h.parent.seq) for s, h in found.headers.items() if h.parent is not None]
+    forks += seen.apart
+    absent = [fork for fork in forks if fork[1] not in found.headers]
+    known = found.cached() if absent else {}
+    found.problems += [
+        f"session {session_id}: its parent {parent} cannot be read, so the events up to {seq} are missing from its lineage"
+        for session_id, parent, seq in absent
+        if parent not in known
+    ]
 
 
 def folders(store: Place) -> dict[str, int]:

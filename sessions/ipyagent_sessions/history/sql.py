@@ -51,31 +51,33 @@ def query(store: Place, sql: str, params: Params | None = None) -> Result:
 def _answer(store: Place, sql: str, params: Params | None) -> Result:
     import duckdb
 
-    with duckdb.connect(":memory:") as parser:
-        statement = guard.checked(parser, sql)
     distrusted: set[Path] = set()
     vanished = 0
     while True:
-        sources = gather(store, distrusted)
-        try:
-            table = _run(sources, statement, params)
-        except duckdb.Error as error:
-            suspects = _suspects(sources.paths, error)
-            gone = {path for path in suspects if not path.exists()}
-            if not suspects or vanished >= _TRIES:
-                raise UsageError(guard.one_line(error), hint=_HINT) from None
-            vanished += bool(gone)  # merged away since it was listed: look again
-            distrusted |= suspects - gone
-            building.drop(store, {int(path.stem) for path, _ in sources.kept if path in suspects})
-            continue
+        with _database() as connection:
+            statement = guard.checked(connection, sql)
+            sources = gather(store, distrusted)
+            try:
+                _fill(connection, sources, statement)
+                table = _run(connection, statement, params)
+            except duckdb.Error as error:
+                suspects = _suspects(sources.paths, error)
+                gone = {path for path in suspects if not path.exists()}
+                if not suspects or vanished >= _TRIES:
+                    raise UsageError(guard.one_line(error), hint=_HINT) from None
+                vanished += bool(gone)  # merged away since it was listed: look again
+                distrusted |= suspects - gone
+                building.drop(store, {int(path.stem) for path, _ in sources.kept if path in suspects})
+                continue
         if sources.loose >= building.WORTHWHILE:
-            building.step(store)
+            building.catch_up(store)
         return Result(table, sources.problems)
 
 
 def describe() -> dict[str, list[tuple[str, str]]]:
     """The columns of each view as (name, type), for the documentation."""
-    with _connected(Sources()) as connection:
+    with _database() as connection:
+        _fill(connection, Sources(), None)
         found: dict[str, list[tuple[str, str]]] = {}
         for view in (*VIEWS, LINEAGE):
             source = "SELECT * FROM lineage('')" if view is LINEAGE else view.name
@@ -111,24 +113,23 @@ def _unreadable(connection: duckdb.DuckDBPyConnection, files: list[Path]) -> lis
     return []
 
 
-def _run(sources: Sources, statement: str, params: Params | None) -> pa.Table:
+def _run(connection: duckdb.DuckDBPyConnection, statement: str, params: Params | None) -> pa.Table:
     """The rows.  Python hears of an interrupt only between two calls: the query runs in a thread that can be told to stop."""
     found: Future[pa.Table] = Future()
-    with _connected(sources, statement) as connection:
 
-        def work() -> None:
-            try:
-                found.set_result(connection.sql(statement, params=params).to_arrow_table())
-            except BaseException as error:  # noqa: BLE001  # it belongs to whoever asked
-                found.set_exception(error)
-
-        worker = Thread(target=work, name="ipyagent-sql")
+    def work() -> None:
         try:
-            worker.start()
-            return found.result()
-        except KeyboardInterrupt:
-            _stop(connection, worker, found)
-            raise
+            found.set_result(connection.sql(statement, params=params).to_arrow_table())
+        except BaseException as error:  # noqa: BLE001  # it belongs to whoever asked
+            found.set_exception(error)
+
+    worker = Thread(target=work, name="ipyagent-sql")
+    try:
+        worker.start()
+        return found.result()
+    except KeyboardInterrupt:
+        _stop(connection, worker, found)
+        raise
 
 
 def _stop(connection: duckdb.DuckDBPyConnection, worker: Thread, found: Future[pa.Table]) -> None:
@@ -148,8 +149,8 @@ def _stop(connection: duckdb.DuckDBPyConnection, worker: Thread, found: Future[p
 
 
 @contextlib.contextmanager
-def _connected(sources: Sources, statement: str | None = None) -> Generator[duckdb.DuckDBPyConnection]:
-    """A database in memory that holds the views and can reach the segments, and nothing else, read only."""
+def _database() -> Generator[duckdb.DuckDBPyConnection]:
+    """An empty database in memory, which spills to a folder of its own."""
     import duckdb
 
     spill = Path(tempfile.gettempdir(), f"ipyagent-sql-{os.getpid()}-{secrets.token_hex(4)}")
@@ -162,10 +163,14 @@ def _connected(sources: Sources, statement: str | None = None) -> Generator[duck
     }
     try:
         with duckdb.connect(":memory:", config=options) as connection:
-            tables.define(connection, sources, statement)
-            connection.execute("SET allowed_paths = ?", [[os.fspath(path) for path in sources.paths]])
-            connection.execute("SET enable_external_access = false")
-            connection.execute("SET lock_configuration = true")
             yield connection
     finally:
         shutil.rmtree(spill, ignore_errors=True)
+
+
+def _fill(connection: duckdb.DuckDBPyConnection, sources: Sources, statement: str | None) -> None:
+    """Make the views; after that the database can reach the files behind them, and nothing else, read only."""
+    tables.define(connection, sources, statement)
+    connection.execute("SET allowed_paths = ?", [[os.fspath(path) for path in sources.paths]])
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")

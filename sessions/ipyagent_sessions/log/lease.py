@@ -150,8 +150,10 @@ class Lease:
         return self._lock_files_go and self.layout.epoch() > self.epoch
 
     def announce(self, disk: Disk) -> None:
-        """Write `holder.json`."""
+        """Write `holder.json`, and change the time of the folder of all sessions: one look at it then tells whoever remembers
+        how they were that some session goes on.  To be done when the journal exists, and before the first event."""
         disk.replace(self.layout.holder, msgspec.json.encode(self.holder))
+        os.utime(self.layout.root.parent)
 
     def release(self) -> None:
         """Give the lease back; harmless when it was lost."""
