@@ -14,6 +14,7 @@ damaged/                             torn tails and fenced lines that were set a
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -45,20 +46,35 @@ class SegmentFile(NamedTuple):
     path: Path
 
 
+class _Below:
+    """A path below a session's folder, made when it is asked for: who looks at ten thousand sessions needs few of each."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __set_name__(self, owner: type[Layout], attribute: str) -> None:
+        self._attribute = attribute
+
+    def __get__(self, layout: Layout, owner: type[Layout]) -> Path:
+        found = layout.__dict__[self._attribute] = layout.root / self._name
+        return found
+
+
 class Layout:
     """The paths of one session."""
 
+    header = _Below("session.json")
+    events = _Below("events")
+    checkpoints = _Below("checkpoints")
+    blobs = _Below("blobs")
+    inbox = _Below("inbox")
+    holder = _Below("holder.json")
+    live = _Below("live.json")
+    summary = _Below("summary.json")
+    damaged = _Below("damaged")
+
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.header = root / "session.json"
-        self.events = root / "events"
-        self.checkpoints = root / "checkpoints"
-        self.blobs = root / "blobs"
-        self.inbox = root / "inbox"
-        self.holder = root / "holder.json"
-        self.live = root / "live.json"
-        self.summary = root / "summary.json"
-        self.damaged = root / "damaged"
 
     def lease(self, epoch: int) -> Path:
         """The lock file of the holder of `epoch`.  That it exists for a newer epoch is what fences an older holder."""
@@ -72,16 +88,16 @@ class Layout:
 
     def journals(self) -> list[JournalFile]:
         """The journals that exist, by epoch and first seq."""
-        found = [JournalFile(int(m[1]), int(m[2]), p) for p in self.root.iterdir() if (m := _JOURNAL.fullmatch(p.name))]
-        return sorted(found)
+        names = [m for name in os.listdir(self.root) if (m := _JOURNAL.fullmatch(name))]
+        return sorted(JournalFile(int(m[1]), int(m[2]), self.root / m[0]) for m in names)
 
     def segments(self) -> list[SegmentFile]:
         """The sealed segments that exist, by first seq; of two with the same first the longer comes first."""
-        if not self.events.is_dir():
+        try:
+            names = [m for name in os.listdir(self.events) if (m := _SEGMENT.fullmatch(name))]
+        except (FileNotFoundError, NotADirectoryError):
             return []
-        found = [
-            SegmentFile(int(m[1]), int(m[2]), int(m[3]), p) for p in self.events.iterdir() if (m := _SEGMENT.fullmatch(p.name))
-        ]
+        found = [SegmentFile(int(m[1]), int(m[2]), int(m[3]), self.events / m[0]) for m in names]
         return sorted(found, key=lambda s: (s.first, -s.last, -s.epoch))
 
     def sync_tail(self) -> None:
