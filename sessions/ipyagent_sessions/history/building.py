@@ -30,8 +30,9 @@ from ipyagent_sessions.session import Session
 
 WORTHWHILE: Final = 64
 """A query that met so many resting sessions outside the cache has some of them copied."""
-STEP: Final = 150_000
-"""So many events are copied at a time: half a second."""
+STEP: Final = 500_000
+STEP_BYTES: Final = 64 * 2**20
+"""So many events are copied at a time, or so many bytes of files and tails: about a second."""
 LARGE: Final = 1_000_000
 """Files of fewer rows are merged when there are several; a larger one stays as it is."""
 FEW: Final = 6
@@ -80,19 +81,21 @@ def drop(store: Place, numbers: set[int]) -> None:
 
 def _copy(store: Place, manifest: Manifest) -> int:
     chosen: dict[str, Kept] = {}
-    taken, number, room = sources.Sources(), max(manifest.files, default=0) + 1, STEP
-    for session_id, changed in sources.folders(store).items():
+    taken, number, events, size = sources.Sources(), max(manifest.files, default=0) + 1, 0, 0
+    here = sources.folders(store)
+    for session_id, changed in here.items():
         known = manifest.sessions.get(session_id)
         if (known is not None and known.changed == changed) or time.time_ns() - changed < cache.SETTLED_NS:
             continue
         found = _resting(Session(store, session_id), changed)
         if found is None:
             continue
-        events, kept = found
-        chosen[session_id] = Kept(number, kept, changed, events.headers[session_id])
-        taken.add(events)
-        room -= kept
-        if room <= 0:
+        one, count = found
+        chosen[session_id] = Kept(number, count, changed, one.headers[session_id])
+        taken.add(one)
+        events += count
+        size += sum(path.stat().st_size for path in one.files) + sum(map(len, one.lines))
+        if events >= STEP or size >= STEP_BYTES:
             break
     if not chosen:
         return 0
@@ -100,7 +103,7 @@ def _copy(store: Place, manifest: Manifest) -> int:
     manifest.files[number] = CacheFile(sum(written.values()), sorted(written))
     # where a segment is not what its name says, its session stays outside
     manifest.sessions |= {s: kept for s, kept in chosen.items() if written.get(s) == kept.events}
-    _forget_gone(store, manifest)
+    manifest.sessions = {s: kept for s, kept in manifest.sessions.items() if s in here}
     _commit(store, manifest)
     return len(chosen)
 
@@ -180,12 +183,6 @@ def _write(store: Place, number: int, found: sources.Sources, told: str) -> dict
 
 def _quoted(path: Path) -> str:
     return os.fspath(path).replace("'", "''")
-
-
-def _forget_gone(store: Place, manifest: Manifest) -> None:
-    """Sessions that were deleted are not in the cache any more."""
-    here = sources.folders(store)
-    manifest.sessions = {s: kept for s, kept in manifest.sessions.items() if s in here}
 
 
 def _commit(store: Place, manifest: Manifest) -> None:
