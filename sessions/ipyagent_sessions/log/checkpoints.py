@@ -96,7 +96,8 @@ def write(
         last_events=[Raw(line) for line in last_events],
     )
     base = _newest_full(layout, seq)
-    if base is not None:
+    # a state that has grown by more than that much cannot be a small difference: nothing is decoded to find out
+    if base is not None and len(body) - len(memoryview(base[1])) < _FULL_ABOVE * len(body):
         patch = difference(msgspec.json.decode(base[1]), msgspec.json.decode(body))
         if len(msgspec.json.encode(patch)) < _FULL_ABOVE * len(body):
             snapshot.base, snapshot.patch = base[0], patch

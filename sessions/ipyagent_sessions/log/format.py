@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -27,6 +28,7 @@ from ipyagent_sessions.events import Event, decode, encode
 _START: Final = b'{"c":"'
 _RECORD: Final = re.compile(rb'\{"c":"[0-9a-f]{8}","seq":')
 _ENDS_TRIED: Final = 64
+_BLOCK: Final = 4 * 2**20
 _BOM: Final = b"\xef\xbb\xbf"
 _PREFIX: Final = len(b'{"c":"00000000",')
 _BRACE: Final = zlib.crc32(b"{")
@@ -85,6 +87,18 @@ def scan(data: bytes, file: str, base: int = 0) -> Iterator[tuple[int, Event] | 
         elif line.strip(b"\r"):
             yield from _salvage(line, file, base + at, last=end < 0, stop=base + stop)
         at = stop
+
+
+def scan_file(path: Path) -> Iterator[tuple[int, Event] | Damage]:
+    """The same of a whole journal, of which a few megabytes are in memory at a time.  Raises OSError."""
+    base, rest = 0, b""
+    with open(path, "rb") as file:
+        while block := file.read(max(_BLOCK, len(rest))):
+            data = rest + block
+            stop = data.rfind(b"\n") + 1
+            yield from scan(data[:stop], path.name, base)
+            base, rest = base + stop, data[stop:]
+    yield from scan(rest, path.name, base)
 
 
 def _salvage(line: bytes, file: str, offset: int, *, last: bool, stop: int) -> Iterator[tuple[int, Event] | Damage]:

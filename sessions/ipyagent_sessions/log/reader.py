@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from ipyagent_sessions.errors import DamageError
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.log import segments
-from ipyagent_sessions.log.format import Damage, event_of, scan
+from ipyagent_sessions.log.format import Damage, event_of, scan, scan_file
 from ipyagent_sessions.log.layout import JournalFile, Layout, SegmentFile
 
 _TRIES: Final = 5
@@ -80,7 +80,7 @@ class Reader:
                 continue
             cut = _cut(journal.epoch, journals)
             stop = min(segments.LAST if cut is None else cut - 1, segments.LAST if until is None else until)
-            for item in scan(journal.path.read_bytes(), journal.path.name):
+            for item in scan_file(journal.path):
                 if isinstance(item, Damage):
                     self.damage.append(item)
                     continue

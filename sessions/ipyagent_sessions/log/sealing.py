@@ -13,12 +13,13 @@ from typing import Final
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.log import segments
 from ipyagent_sessions.log.files import Disk
-from ipyagent_sessions.log.format import Damage, scan
+from ipyagent_sessions.log.format import Damage, scan_file
 from ipyagent_sessions.log.layout import JournalFile, Layout, SegmentFile
 from ipyagent_sessions.log.reader import Reader
 
 SMALL: Final = 4096
-"""Segments of fewer events are merged with their neighbours when the session rests."""
+SMALL_BYTES: Final = 4 * 2**20
+"""Segments of fewer events and bytes are merged with their neighbours when the session rests, up to so many bytes."""
 
 
 def sealed_until(layout: Layout) -> int:
@@ -37,12 +38,14 @@ def seal(layout: Layout, until: int, epoch: int, first: int, disk: Disk) -> int:
         return 0
     opened = _open_after(layout, done)
     batch: list[Event] = []
-    count = 0
+    count = size = 0
     for event in Reader(layout, first).events(after=done, until=until):
-        if batch and (len(batch) == segments.ROW_GROUP or event.seq != batch[-1].seq + 1):
+        full = len(batch) == segments.ROW_GROUP or size >= segments.SEGMENT_BYTES
+        if batch and (full or event.seq != batch[-1].seq + 1):
             segments.seal(layout, batch, epoch, opened, disk)
-            count, batch = count + len(batch), []
+            count, size, batch = count + len(batch), 0, []
         batch.append(event)
+        size += len(memoryview(event.payload))
     if batch:
         segments.seal(layout, batch, epoch, opened, disk)
     return count + len(batch)
@@ -51,16 +54,19 @@ def seal(layout: Layout, until: int, epoch: int, first: int, disk: Disk) -> int:
 def merge_small(layout: Layout, epoch: int, disk: Disk) -> int:
     """Merge runs of small adjoining segments; returns how many files fewer there are.  Raises OSError, DamageError."""
     _remove_merged(layout)
-    run: list[SegmentFile] = []
-    runs: list[list[SegmentFile]] = []
-    for segment in [*layout.segments(), None]:
-        small = segment is not None and segment.last - segment.first + 1 < SMALL
-        if small and segment is not None and (not run or run[-1].last + 1 == segment.first):
-            run.append(segment)
-            continue
-        if len(run) > 1:
-            runs.append(run)
-        run = [segment] if small and segment is not None else []
+    runs: list[list[SegmentFile]] = [[]]
+    size = 0
+    for segment in layout.segments():
+        count, length = segment.last - segment.first + 1, segment.path.stat().st_size
+        small = count < SMALL and length < SMALL_BYTES
+        run = runs[-1]
+        if not small or size + length > SMALL_BYTES or (run and run[-1].last + 1 != segment.first):
+            runs.append([])
+            size = 0
+        if small:
+            runs[-1].append(segment)
+            size += length
+    runs = [run for run in runs if len(run) > 1]
     for parts in runs:
         segments.merge(layout, parts, epoch, disk)
     return sum(len(parts) - 1 for parts in runs)
@@ -97,7 +103,7 @@ def remove_sealed_journals(layout: Layout, done: int) -> None:
     journals = layout.journals()
     for journal, following in itertools.pairwise(journals):
         if _end(journal, following, journals) <= done:
-            if any(isinstance(item, Damage) for item in scan(journal.path.read_bytes(), journal.path.name)):
+            if any(isinstance(item, Damage) for item in scan_file(journal.path)):
                 layout.damaged.mkdir(exist_ok=True)
                 journal.path.replace(layout.damaged / journal.path.name)
             else:

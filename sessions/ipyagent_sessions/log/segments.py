@@ -53,6 +53,11 @@ _CODES: Final = {"int16": "h", "int32": "i", "int64": "q", "uint32": "I", "doubl
 ROW_GROUP: Final = 65_536
 """A segment has at most so many events when it is sealed, and its row groups `GROUP`."""
 GROUP: Final = 2048
+GROUP_BYTES: Final = 4 * 2**20
+"""A row group of large events has fewer of them, so that about so many bytes are in one."""
+SEGMENT_BYTES: Final = 8 * 2**20
+"""A segment is closed when so many bytes of payload are in it, and at most about so many are read at a time: who reads a log of
+gigabytes holds a small part of it."""
 LAST: Final = 2**63 - 1
 
 
@@ -181,9 +186,10 @@ def _publish(layout: Layout, table: pa.Table, first: int, last: int, epoch: int,
     import pyarrow.parquet as pq
 
     before: list[list[str]] = []
-    for start in range(0, table.num_rows, GROUP):
+    group = min(GROUP, max(64, GROUP_BYTES * table.num_rows // max(1, table.nbytes)))
+    for start in range(0, table.num_rows, group):
         before.append(sorted(opened))
-        for _, event_type, activity_id in _boundaries(table.slice(start, GROUP)):
+        for _, event_type, activity_id in _boundaries(table.slice(start, group)):
             follow(opened, event_type, activity_id)
 
     make_folder(layout.events)
@@ -195,7 +201,7 @@ def _publish(layout: Layout, table: pa.Table, first: int, last: int, epoch: int,
             table.replace_schema_metadata(meta),
             temporary,
             compression="zstd",
-            row_group_size=GROUP,
+            row_group_size=group,
             write_page_checksum=True,
             use_dictionary=["session_id", "event_type", "task_id", "actor", "agent_version"],  # type: ignore[arg-type]  # a wrong stub
             column_encoding={
@@ -300,24 +306,43 @@ def _take(file: pq.ParquetFile, groups: list[int]) -> pa.Table:
 
 
 def _readable(path: Path, after: int, until: int, damage: list[Damage | str]) -> Iterator[pa.Table]:
-    """The same in as few tables as can be: one, or one for each row group that can be read, the others added to `damage`."""
+    """The same in tables of about `SEGMENT_BYTES`; where one cannot be read, a table for each of its row groups that can be,
+    the others added to `damage`."""
     try:
         with _file(path) as file:
             groups = _groups(file, path, after, until)
             rows, wanted = sum(_row_counts(file)), _count(path)
+            portions = _portions(file, groups)
     except DamageError as error:
         damage.append(error.message)
         return
     if rows != wanted:
         damage.append(f"{path.name}: it holds {rows} events instead of {wanted}")
-    try:
-        with _file(path) as file:
-            table = _take(file, groups)
-    except DamageError as error:
-        damage.append(error.message)
-    else:
-        yield table
-        return
+    for portion in portions:
+        try:
+            with _file(path) as file:
+                table = _take(file, portion)
+        except DamageError as error:
+            damage.append(error.message)
+            yield from _one_by_one(path, portion, damage)
+        else:
+            yield table
+
+
+def _portions(file: pq.ParquetFile, groups: list[int]) -> list[list[int]]:
+    """The row groups, put together as far as they are small."""
+    found, room = list[list[int]](), 0
+    for group in groups:
+        size = file.metadata.row_group(group).total_byte_size
+        if not found or size > room:
+            found.append([])
+            room = SEGMENT_BYTES
+        found[-1].append(group)
+        room -= size
+    return found
+
+
+def _one_by_one(path: Path, groups: list[int], damage: list[Damage | str]) -> Iterator[pa.Table]:
     for group in groups if len(groups) > 1 else ():
         try:
             with _file(path) as file:
@@ -340,7 +365,19 @@ def read(path: Path, *, after: int = 0, until: int | None = None, damage: list[D
     """
     until = LAST if until is None else until
     for table in _readable(path, after, until, damage):
+        large = table.nbytes > GROUP_BYTES // 2
         yield from _verified(table, path, after, until, damage)
+        del table
+        if large:
+            _give_back()
+
+
+def _give_back() -> None:
+    """Return freed memory to the system: what is kept of each portion lies between what is not, and so it would pile up."""
+    import pyarrow as pa
+
+    for pool in (pa.default_memory_pool(), pa.system_memory_pool()):
+        pool.release_unused()
 
 
 def _verified(table: pa.Table, path: Path, after: int, until: int, damage: list[Damage | str]) -> Iterator[Event]:

@@ -48,14 +48,14 @@ def value_of(run: TaskRun, recorded: Recorded, *, pickle: bool = False) -> Any:
     trusted = (pickle or run.options.pickle) and run.session.native
     if not recorded.by_reference:
         return codec.loads(recorded.result, trust_pickle=trusted)
-    event = run.session.event(recorded.seq)
+    event = run.rereader.event(recorded.seq)
     body = msgspec.json.decode(event.payload, type=payloads.ActivityCompleted)
     data = run.session.blobs.read(body.result_blob) if body.result_blob else bytes(memoryview(body.result))
     return codec.loads(data, trust_pickle=trusted)
 
 
 def _recorded_error(run: TaskRun, recorded: Recorded) -> ActivityError:
-    body = msgspec.json.decode(run.session.event(recorded.seq).payload, type=payloads.ActivityFailed)
+    body = msgspec.json.decode(run.rereader.event(recorded.seq).payload, type=payloads.ActivityFailed)
     if body.timed_out:
         return ActivityTimeout(body.name, body.error, still_running=body.still_running)
     return ActivityError(body.name, body.error_type, body.error)

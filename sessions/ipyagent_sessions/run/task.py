@@ -20,6 +20,7 @@ from ipyagent_sessions.lifecycle import TaskState, check
 from ipyagent_sessions.log import live
 from ipyagent_sessions.log.appender import Appender, Durability
 from ipyagent_sessions.run.definitions import Effect
+from ipyagent_sessions.run.rereading import Rereader
 from ipyagent_sessions.run.threads import Threads
 from ipyagent_sessions.run.triggers import Triggers
 from ipyagent_sessions.session import Session, summarise
@@ -75,6 +76,7 @@ class TaskRun:
         self.options = options
         self.default_effect: Effect | None = default_effect
         self.clock = session.place.clock
+        self.rereader = Rereader(session)
         self.threads = Threads()
         self.loop = asyncio.get_running_loop()
         self.body: asyncio.Task[Any] | None = None
