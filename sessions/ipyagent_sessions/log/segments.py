@@ -54,10 +54,10 @@ ROW_GROUP: Final = 65_536
 """A segment has at most so many events when it is sealed, and its row groups `GROUP`."""
 GROUP: Final = 2048
 GROUP_BYTES: Final = 4 * 2**20
-"""A row group of large events has fewer of them, so that about so many bytes are in one."""
+"""A row group of large events has fewer of them, so that about so many bytes are in one; and about so many are read at a time:
+who reads a log of gigabytes holds a small part of it."""
 SEGMENT_BYTES: Final = 8 * 2**20
-"""A segment is closed when so many bytes of payload are in it, and at most about so many are read at a time: who reads a log of
-gigabytes holds a small part of it."""
+"""A segment is closed when so many bytes of payload are in it."""
 LAST: Final = 2**63 - 1
 
 
@@ -185,6 +185,7 @@ def merge(layout: Layout, parts: list[SegmentFile], epoch: int, disk: Disk) -> S
 def _publish(layout: Layout, table: pa.Table, first: int, last: int, epoch: int, opened: set[str], disk: Disk) -> SegmentFile:
     import pyarrow.parquet as pq
 
+    _give_back(table.nbytes)
     before: list[list[str]] = []
     group = min(GROUP, max(64, GROUP_BYTES * table.num_rows // max(1, table.nbytes)))
     for start in range(0, table.num_rows, group):
@@ -306,7 +307,7 @@ def _take(file: pq.ParquetFile, groups: list[int]) -> pa.Table:
 
 
 def _readable(path: Path, after: int, until: int, damage: list[Damage | str]) -> Iterator[pa.Table]:
-    """The same in tables of about `SEGMENT_BYTES`; where one cannot be read, a table for each of its row groups that can be,
+    """The same in tables of about `GROUP_BYTES`; where one cannot be read, a table for each of its row groups that can be,
     the others added to `damage`."""
     try:
         with _file(path) as file:
@@ -336,7 +337,7 @@ def _portions(file: pq.ParquetFile, groups: list[int]) -> list[list[int]]:
         size = file.metadata.row_group(group).total_byte_size
         if not found or size > room:
             found.append([])
-            room = SEGMENT_BYTES
+            room = GROUP_BYTES
         found[-1].append(group)
         room -= size
     return found
@@ -365,17 +366,19 @@ def read(path: Path, *, after: int = 0, until: int | None = None, damage: list[D
     """
     until = LAST if until is None else until
     for table in _readable(path, after, until, damage):
-        large = table.nbytes > GROUP_BYTES // 2
+        size = table.nbytes
         yield from _verified(table, path, after, until, damage)
         del table
-        if large:
-            _give_back()
+        _give_back(size)
 
 
-def _give_back() -> None:
-    """Return freed memory to the system: what is kept of each portion lies between what is not, and so it would pile up."""
+def _give_back(size: int) -> None:
+    """Return freed memory to the system after `size` bytes were worked on, if that is much: what is kept of each portion lies
+    between what is not, and so it would pile up."""
     import pyarrow as pa
 
+    if size < GROUP_BYTES // 4:
+        return
     for pool in (pa.default_memory_pool(), pa.system_memory_pool()):
         pool.release_unused()
 

@@ -13,7 +13,7 @@ from ipyagent_sessions.events import Event
 from ipyagent_sessions.log.segments import GROUP
 from ipyagent_sessions.session import Session
 
-_KEPT_BYTES: Final = 8 * 2**20
+_KEPT_BYTES: Final = 4 * 2**20
 _RESULTS: Final = frozenset({"ActivityCompleted", "ActivityFailed"})
 
 
