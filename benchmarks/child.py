@@ -9,7 +9,9 @@ import importlib
 import inspect
 import json
 import os
+import resource
 import sys
+import threading
 import time
 from collections.abc import Callable
 from itertools import pairwise
@@ -77,6 +79,57 @@ def appends(folder: str, count: str) -> dict[str, float]:
     }
 
 
+def asked(folder: str, sql: str) -> dict[str, float]:
+    """Seconds of a query, with what has to be imported for it, and of copying into the query cache after it; memory in MB."""
+    begun = time.perf_counter()
+    from ipyagent_sessions import Store
+
+    Store(folder).sql(sql)
+    first = time.perf_counter()
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread():
+            thread.join()
+    return {"first_s": first - begun, "copied_s": time.perf_counter() - first, "peak_mb": peak_mb()}
+
+
+def large(folder: str, count: str) -> None:
+    """Run `count` activities with large results in mode async and die by SIGKILL."""
+    os.environ["IPYAGENT_BENCH_DIE"] = "1"
+    from workloads import reading
+
+    from ipyagent_sessions import Store, run_workflow
+    from ipyagent_sessions.run.task import RunOptions
+
+    run_workflow(Store(folder), reading, (int(count),), options=RunOptions(durability="async")).result()
+
+
+def looks(folder: str, what: str) -> dict[str, float]:
+    """Peak memory (MB) and seconds of one thing done to the session that `large` left: resume, state (at its middle), log, verify."""
+    begun = time.perf_counter()
+    from workloads import reading
+
+    from ipyagent_sessions import Store, resume_task
+    from ipyagent_sessions.verify import whole
+
+    store = Store(folder)
+    session = store.session(store.session_ids()[0])
+    if what == "resume":
+        resume_task(session, reading).result()
+    elif what == "state":
+        session.state(session.last_seq() // 2)
+    elif what == "log":
+        for _ in session.events():
+            pass
+    else:
+        whole.store(store)
+    return {"s": time.perf_counter() - begun, "mb": peak_mb()}
+
+
+def peak_mb() -> float:
+    """The most memory that this process has held at once, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+
+
 def imports(module: str) -> dict[str, float]:
     """Milliseconds that importing `module` takes in this fresh process."""
     begun = time.perf_counter()
@@ -93,7 +146,8 @@ def import_all() -> None:
 
 def main() -> None:
     sys.path.insert(0, str(Path(__file__).parent))
-    kinds: dict[str, Callable[..., object]] = {"crash": crash, "resume": resume, "appends": appends, "imports": imports}
+    chosen = (crash, resume, appends, asked, large, looks, imports)
+    kinds: dict[str, Callable[..., object]] = {function.__name__: function for function in chosen}
     print(json.dumps(kinds[sys.argv[1]](*sys.argv[2:])))
 
 

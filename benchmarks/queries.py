@@ -1,9 +1,12 @@
 """SQL over many sessions: the first query, later ones, and one hand-made Parquet file of the same rows.
 
-    python benchmarks/queries.py [SESSIONS [EVENTS]]     alone, at another size than the 1,000 x 1,000 of the whole run
+    python benchmarks/queries.py [SESSIONS [EVENTS [STORE]]]     alone, at another size than the 1,000 x 1,000 of the whole run;
+                                                                 STORE is kept, and used again when it is there
 
-The sessions are sealed histories that `testing.History` draws, 60 different ones, all resting.  Both sides open a fresh
-connection for each query; what our side does besides (looking at the store, views, the check that it is one SELECT) counts.
+The sessions are sealed histories that `testing.History` draws, 60 different ones, all resting.  What begins in a fresh process
+is measured in one, with its imports.  The hand-made file is what DuckDB's COPY makes of the segments unless told otherwise.  Both
+sides of a ratio open a fresh connection for each query; what our side does besides (looking at the store, views, the check that
+it is one SELECT) counts.
 """
 
 from __future__ import annotations
@@ -21,22 +24,29 @@ from pathlib import Path
 
 import duckdb
 import msgspec
-from measure import SAMPLES, Row, row, size_of, table, timed
+from measure import SAMPLES, Row, child, row, size_of, table, timed
 
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.events import Event
-from ipyagent_sessions.history import building, cache, sources
+from ipyagent_sessions.history import cache, sources
 from ipyagent_sessions.history.sql import query
 from ipyagent_sessions.log import segments
 from ipyagent_sessions.store import Store
 from ipyagent_sessions.testing import History, events
 
 SESSIONS, EVENTS, KINDS = 1_000, 1_000, 60
-AGGREGATES = (
-    "SELECT event_type, count(*), avg(execution_time_ms), sum(cost_usd) FROM {} GROUP BY 1 ORDER BY 2 DESC",
-    "SELECT session_id, max(timestamp), count(*) FROM {} GROUP BY 1 ORDER BY 3 DESC, 1 LIMIT 20",
-    "SELECT payload->>'$.name', count(*) FROM {} WHERE event_type = 'ActivityFailed' GROUP BY 1 ORDER BY 2 DESC",
-)
+AGGREGATES = {
+    "events, mean time and cost by type": "SELECT event_type, count(*), avg(execution_time_ms), sum(cost_usd) FROM {} "
+    "GROUP BY 1 ORDER BY 2 DESC",
+    "events and last one by session": "SELECT session_id, max(timestamp), count(*) FROM {} GROUP BY 1 ORDER BY 3 DESC, 1 LIMIT 20",
+    "failures by name": "SELECT payload->>'$.name', count(*) FROM {} WHERE event_type = 'ActivityFailed' "
+    "GROUP BY 1 ORDER BY 2 DESC",
+    "tokens and cost by model": "SELECT payload->>'$.model', sum(input_tokens), sum(output_tokens), sum(cost_usd) FROM {} "
+    "WHERE cost_usd IS NOT NULL GROUP BY 1 ORDER BY 4 DESC",
+    "time by activity": "SELECT payload->>'$.name', count(*), sum(execution_time_ms), quantile_cont(execution_time_ms, 0.5) "
+    "FROM {} WHERE event_type = 'ActivityCompleted' GROUP BY 1 ORDER BY 3 DESC",
+    "events and cost by day": "SELECT date_trunc('day', timestamp), count(*), sum(cost_usd) FROM {} GROUP BY 1 ORDER BY 1",
+}
 
 
 def history(seed: int, count: int) -> list[Event]:
@@ -59,54 +69,65 @@ def fill(store: Store, sessions: int, count: int) -> None:
         os.utime(layout.root, (settled, settled))
 
 
-def measure(work: Path, sessions: int = SESSIONS, count: int = EVENTS) -> Iterator[Row]:
+def measure(work: Path, sessions: int = SESSIONS, count: int = EVENTS, kept: Path | None = None) -> Iterator[Row]:
     """The rows of this part."""
-    store = Store(work / "store")
-    fill(store, sessions, count)
+    store = Store(kept or work / "store")
+    if not store.exists():
+        fill(store, sessions, count)
     what = f"{sessions:,} sessions of {count:,} events"
-    ours = [text.format("events") for text in AGGREGATES]
-    query(Store(work / "empty"), ours[0])  # imports are not counted
-    first = list[float]()
-    for _ in range(SAMPLES):
+    asked = AGGREGATES["events, mean time and cost by type"].format("events")
+    copied = list[dict[str, float]]()
+    for _ in range(3):
         shutil.rmtree(cache.folder(store), ignore_errors=True)
-        first.append(timed(lambda: query(store, ours[0]))[0])
-    yield row(f"first query over {what}, with the first step of copying them", first, "s", at_most=3)
-    shutil.rmtree(cache.folder(store))
-    built = timed(lambda: [*iter(lambda: building.step(store), 0)])[0]
+        copied.append(child(work, "asked", store.root, asked))
+    first = [c["first_s"] for c in copied]
+    yield row(f"the very first query over {what}, in a fresh process", first, "s", at_most=3)
+    took = [c["copied_s"] for c in copied]
     size = size_of(cache.folder(store)) / 1e6
-    yield row(f"copying them into the cache, {built / sessions * 1000:.2f} ms a session", [built], "s", note=f"{size:.1f} MB")
-    yield row("a look at the store, all in the cache", [timed(lambda: sources.gather(store))[0] for _ in range(SAMPLES)], "s")
+    yield row("&nbsp;&nbsp;copying them into the cache behind it", took, "s", note=f"{size:.0f} MB of {sealed(store) / 1e6:.0f}")
+    yield row("&nbsp;&nbsp;peak memory of that process", [c["peak_mb"] for c in copied], "MB")
+    again = [child(work, "asked", store.root, asked)["first_s"] for _ in range(SAMPLES)]
+    yield row("the first query of a fresh process, all in the cache", again, "s", at_most=3)
+    looks = [timed(lambda: sources.gather(store))[0] * 1000 for _ in range(SAMPLES)]
+    (cache.folder(store) / "glance.json").unlink()
+    anew = timed(lambda: sources.gather(store))[0] * 1000
+    yield row("a look at the store", looks, "ms", note=f"{anew:.0f} ms after some session has changed")
     one = work / "one.parquet"
     with duckdb.connect() as connection:
         files = [os.fspath(path) for path in sorted(store.root.glob("s/*/events/*.parquet"))]
-        connection.execute(f"COPY (FROM read_parquet(?) ORDER BY session_id, seq) TO '{one}' (COMPRESSION zstd)", [files])
-    theirs = [text.format(f"'{one}'") for text in AGGREGATES]
-    for mine, hand in zip(ours, theirs, strict=True):
-        yield from _compared(store, mine, hand)
+        connection.execute(f"COPY (FROM read_parquet(?) ORDER BY session_id, seq) TO '{one}'", [files])
+    for name, text in AGGREGATES.items():
+        yield from _compared(store, name, text.format("events"), text.format(f"'{one}'"))
 
 
-def _compared(store: Store, mine: str, hand: str) -> Iterator[Row]:
-    """One aggregate on both sides, in turns: the whole query, and DuckDB's part of it."""
+def sealed(store: Store) -> int:
+    """The bytes of all segments."""
+    return sum(path.stat().st_size for path in store.root.glob("s/*/events/*.parquet"))
+
+
+def _compared(store: Store, name: str, mine: str, hand: str) -> Iterator[Row]:
+    """One aggregate on both sides, in turns."""
 
     def by_hand() -> object:
         with duckdb.connect() as connection:
             return connection.sql(hand).to_arrow_table()
 
     whole, plain = list[float](), list[float]()
+    query(store, mine)
+    by_hand()  # neither side pays for what is read from the disk for the first time
     for _ in range(SAMPLES):
         before = timed(by_hand)[0]
         whole.append(timed(lambda: query(store, mine))[0])
         plain.append((before + timed(by_hand)[0]) / 2)
-    name = mine.partition(" FROM")[0].removeprefix("SELECT ")
     note = f"by hand {statistics.median(plain) * 1000:.0f} ms"
-    yield row(f"all events: {name}", whole, "s", at_most=0.5, note=note)
+    yield row(name, whole, "s", at_most=0.5, note=note)
     ratios = [w / h for w, h in zip(whole, plain, strict=True)]
     yield row("&nbsp;&nbsp;the whole query / DuckDB over one file", ratios, at_most=1.2)
 
 
 if __name__ == "__main__":
-    chosen = [int(word) for word in sys.argv[1:3]]
+    numbers = [int(word) for word in sys.argv[1:3]]
     place = Path(__file__).parents[1] / "build" / "bench"
     place.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place) as folder:
-        print(table(list(measure(Path(folder), *chosen))))
+        print(table(list(measure(Path(folder), *numbers, kept=Path(sys.argv[3]) if len(sys.argv) > 3 else None))))

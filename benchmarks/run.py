@@ -24,7 +24,7 @@ from pathlib import Path
 
 from measure import Row, child, row, table
 
-PARTS = ("activities", "resume", "forks", "sizes", "loading", "snapshots", "growth", "queries", "agents")
+PARTS = ("activities", "resume", "forks", "sizes", "loading", "snapshots", "growth", "queries", "large", "agents")
 OUT = Path(__file__).parents[1] / "build" / "bench"
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import random
 import signal
 import time
 from pathlib import Path
@@ -81,6 +83,22 @@ async def interrupted(ctx: Context, count: int) -> Any:
     """`count` activities and then death, where the environment says so; run again it goes on from there."""
     for number in range(count):
         await ctx.run(step, number)
+    if "IPYAGENT_BENCH_DIE" in os.environ:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return await ctx.run(entered)
+
+
+@activity(effect="none")
+async def read(number: int) -> str:
+    """A text that hardly compresses: 64 KB, which becomes a blob, each tenth time, otherwise 6 KB."""
+    return base64.b64encode(random.Random(number).randbytes(48_000 if number % 10 == 0 else 4_500)).decode()
+
+
+@workflow
+async def reading(ctx: Context, count: int) -> Any:
+    """The same with large results."""
+    for number in range(count):
+        await ctx.run(read, number)
     if "IPYAGENT_BENCH_DIE" in os.environ:
         os.kill(os.getpid(), signal.SIGKILL)
     return await ctx.run(entered)

@@ -6,6 +6,7 @@ The layers are those of the source documents: business, execution, system.  A st
 
 from __future__ import annotations
 
+from sys import intern
 from typing import Any, Final
 
 import msgspec
@@ -246,7 +247,19 @@ def encode(state: State) -> bytes:
 
 def decode(body: bytes) -> State:
     """The state of `encode`.  Raises msgspec.DecodeError or msgspec.ValidationError."""
-    return _state_decoder.decode(body)
+    state = _state_decoder.decode(body)
+    for recorded in state.business_state.results.values():
+        share(recorded)
+    return state
+
+
+def share(recorded: Recorded) -> None:
+    """Let what hundreds of thousands of results have alike be one object each; a null read from a snapshot would keep all of it
+    in memory."""
+    if recorded.by_reference:
+        recorded.result = NULL
+    recorded.name, recorded.kind = intern(recorded.name), intern(recorded.kind)
+    recorded.effect, recorded.source = intern(recorded.effect), intern(recorded.source)
 
 
 _state_decoder = msgspec.json.Decoder(State)

@@ -8,7 +8,7 @@ from ipyagent_sessions import payloads as p
 from ipyagent_sessions.events import NULL, Event
 from ipyagent_sessions.folding import sections
 from ipyagent_sessions.folding.reading import parsed
-from ipyagent_sessions.state import Active, Recorded, Stage, State
+from ipyagent_sessions.state import Active, Recorded, Stage, State, share
 
 INLINE_RESULT: Final = 2048
 """Results up to this many bytes of JSON live in the state; larger ones by the seq of their event."""
@@ -81,6 +81,7 @@ def activity_completed(state: State, event: Event) -> None:
     )
     if active is not None:
         recorded.effect, recorded.compensable, recorded.source = active.effect, active.compensable, active.source
+    share(recorded)
     business.results[activity_id] = recorded
     if body.kind not in UNCOUNTED:
         run.done += 1
@@ -102,6 +103,7 @@ def activity_failed(state: State, event: Event) -> None:
     recorded = Recorded(event.seq, body.digest, body.name, body.kind, ok=False)
     if active is not None:
         recorded.effect, recorded.source = active.effect, active.source
+    share(recorded)
     state.business_state.results[activity_id] = recorded
     run.failed += 1
 

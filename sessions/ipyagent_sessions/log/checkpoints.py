@@ -98,7 +98,7 @@ def write(
     base = _newest_full(layout, seq)
     # a state that has grown by more than that much cannot be a small difference: nothing is decoded to find out
     if base is not None and len(body) - len(memoryview(base[1])) < _FULL_ABOVE * len(body):
-        patch = difference(msgspec.json.decode(base[1]), msgspec.json.decode(body))
+        patch = difference(base[1], Raw(body))
         if len(msgspec.json.encode(patch)) < _FULL_ABOVE * len(body):
             snapshot.base, snapshot.patch = base[0], patch
     if snapshot.base is None:
@@ -235,7 +235,10 @@ def difference(old: Any, new: Any) -> Any:
     """What turns `old` into `new`: {"s": keys set, "d": keys dropped, "r": keys changed inside, "k": key order} for objects,
     {"a": items appended} for lists that grew, {"v": value} for the rest, None when they are equal.
 
-    Equal means the same JSON: 1, 1.0 and true differ, and so does the order of keys."""
+    Equal means the same JSON: 1, 1.0 and true differ, and so does the order of keys.  What is given as Raw is decoded only where
+    it differs."""
+    if isinstance(old, Raw) and isinstance(new, Raw):
+        return None if bytes(old) == bytes(new) else difference(_opened(old), _opened(new))
     if isinstance(old, dict) and isinstance(new, dict):
         patch: dict[str, Any] = {}
         for key, value in new.items():
@@ -255,6 +258,12 @@ def difference(old: Any, new: Any) -> Any:
             return {"a": new[len(old) :]} if len(new) > len(old) else None
         return {"v": new}
     return None if type(old) is type(new) and old == new else {"v": new}
+
+
+def _opened(raw: Raw) -> Any:
+    """The value of a JSON text, those in an object or a list as Raw."""
+    kind = {b"{": dict[str, Raw], b"[": list[Raw]}.get(bytes(memoryview(raw)[:1]), Any)
+    return msgspec.json.decode(raw, type=kind)
 
 
 def patched(old: Any, patch: Any) -> Any:

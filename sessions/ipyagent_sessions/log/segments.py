@@ -56,7 +56,7 @@ GROUP: Final = 2048
 GROUP_BYTES: Final = 4 * 2**20
 """A row group of large events has fewer of them, so that about so many bytes are in one; and about so many are read at a time:
 who reads a log of gigabytes holds a small part of it."""
-SEGMENT_BYTES: Final = 8 * 2**20
+SEGMENT_BYTES: Final = 4 * 2**20
 """A segment is closed when so many bytes of payload are in it."""
 LAST: Final = 2**63 - 1
 
