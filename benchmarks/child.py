@@ -104,7 +104,7 @@ def large(folder: str, count: str) -> None:
 
 
 def looks(folder: str, what: str) -> dict[str, float]:
-    """Peak memory (MB) and seconds of one thing done to the session that `large` left: resume, state (at its middle), log, verify."""
+    """Peak memory (MB) and seconds of one thing done to what `large` left: resume, state (at its middle), log, verify."""
     begun = time.perf_counter()
     from workloads import reading
 

@@ -1,7 +1,7 @@
 """How much memory it takes to resume a session of 1 GB, and to look at it.
 
-100,000 activities, each tenth result a blob of 64 KB, the others 6 KB of text in the log; the holder was killed.  Each is measured
-in a fresh process, all of whose memory counts.
+100,000 activities, each tenth result a blob of 64 KB, the others 6 KB of text in the log; the holder was killed.  Each is
+measured in a fresh process, all of whose memory counts.
 """
 
 from __future__ import annotations
@@ -26,4 +26,4 @@ def measure(work: Path) -> Iterator[Row]:
     ):
         found = child(work, "looks", left, what)
         note = f"{size:.2f} GB on disk, {found['s']:.1f} s"
-        yield row(f"peak memory, a session of {ACTIVITIES:,} large results: {name}", [found["mb"]], "MB", at_most=bound, note=note)
+        yield row(f"memory, {ACTIVITIES:,} large results: {name}", [found["mb"]], "MB", at_most=bound, note=note)

@@ -1,12 +1,12 @@
 """SQL over many sessions: the first query, later ones, and one hand-made Parquet file of the same rows.
 
-    python benchmarks/queries.py [SESSIONS [EVENTS [STORE]]]     alone, at another size than the 1,000 x 1,000 of the whole run;
-                                                                 STORE is kept, and used again when it is there
+    python benchmarks/queries.py [SESSIONS [EVENTS [STORE]]]    alone, at another size than the 1,000 x 1,000 of the whole run;
+                                                                STORE is kept, and used again when it is there
 
 The sessions are sealed histories that `testing.History` draws, 60 different ones, all resting.  What begins in a fresh process
-is measured in one, with its imports.  The hand-made file is what DuckDB's COPY makes of the segments unless told otherwise.  Both
-sides of a ratio open a fresh connection for each query; what our side does besides (looking at the store, views, the check that
-it is one SELECT) counts.
+is measured in one, with its imports.  The hand-made file is what DuckDB's COPY makes of the segments unless told otherwise.
+Both sides of a ratio open a fresh connection for each query; what our side does besides (looking at the store, views, the
+check that it is one SELECT) counts.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ SESSIONS, EVENTS, KINDS = 1_000, 1_000, 60
 AGGREGATES = {
     "events, mean time and cost by type": "SELECT event_type, count(*), avg(execution_time_ms), sum(cost_usd) FROM {} "
     "GROUP BY 1 ORDER BY 2 DESC",
-    "events and last one by session": "SELECT session_id, max(timestamp), count(*) FROM {} GROUP BY 1 ORDER BY 3 DESC, 1 LIMIT 20",
+    "events and last one by session": "SELECT session_id, max(timestamp), count(*) FROM {} "
+    "GROUP BY 1 ORDER BY 3 DESC, 1 LIMIT 20",
     "failures by name": "SELECT payload->>'$.name', count(*) FROM {} WHERE event_type = 'ActivityFailed' "
     "GROUP BY 1 ORDER BY 2 DESC",
     "tokens and cost by model": "SELECT payload->>'$.model', sum(input_tokens), sum(output_tokens), sum(cost_usd) FROM {} "
@@ -84,7 +85,8 @@ def measure(work: Path, sessions: int = SESSIONS, count: int = EVENTS, kept: Pat
     yield row(f"the very first query over {what}, in a fresh process", first, "s", at_most=3)
     took = [c["copied_s"] for c in copied]
     size = size_of(cache.folder(store)) / 1e6
-    yield row("&nbsp;&nbsp;copying them into the cache behind it", took, "s", note=f"{size:.0f} MB of {sealed(store) / 1e6:.0f}")
+    note = f"{size:.0f} MB of {sealed(store) / 1e6:.0f}"
+    yield row("&nbsp;&nbsp;copying them into the cache behind it", took, "s", note=note)
     yield row("&nbsp;&nbsp;peak memory of that process", [c["peak_mb"] for c in copied], "MB")
     again = [child(work, "asked", store.root, asked)["first_s"] for _ in range(SAMPLES)]
     yield row("the first query of a fresh process, all in the cache", again, "s", at_most=3)

@@ -254,8 +254,8 @@ def decode(body: bytes) -> State:
 
 
 def share(recorded: Recorded) -> None:
-    """Let what hundreds of thousands of results have alike be one object each; a null read from a snapshot would keep all of it
-    in memory."""
+    """Let what hundreds of thousands of results have alike be one object each; a null that was read from a snapshot would keep
+    all of it in memory."""
     if recorded.by_reference:
         recorded.result = NULL
     recorded.name, recorded.kind = intern(recorded.name), intern(recorded.kind)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import random
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from itertools import islice
@@ -22,7 +25,7 @@ from ipyagent_sessions.log.lease import Holder
 from ipyagent_sessions.retention import deletion
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
-from ipyagent_sessions.testing import Child, FaultyDisk, History, activities, emit, wait_until
+from ipyagent_sessions.testing import Child, FaultyDisk, History, activities, emit
 from ipyagent_sessions.verify import whole
 
 COUNT = "SELECT count(*) AS n, count(DISTINCT event_id) AS d FROM events"
@@ -33,6 +36,13 @@ def settle(store: Store) -> None:
     at = time.time() - 100
     for path in store.sessions_folder.iterdir():
         os.utime(path, (at, at))
+
+
+def caught_up() -> None:
+    """Wait until nothing is being copied behind a query."""
+    for thread in threading.enumerate():
+        if thread.name == "ipyagent-cache":
+            thread.join(30)
 
 
 def pictures(store: Store) -> list[dict[str, Any]]:
@@ -240,7 +250,8 @@ def test_a_query_has_some_sessions_copied_when_it_met_many(many: Store, monkeypa
     assert not cache.folder(many).exists(), "a small store needs no cache"
     monkeypatch.setattr(building, "WORTHWHILE", 3)
     wanted = query(many, COUNT).rows()
-    wait_until(lambda: sources.gather(many).loose == 0, what="all sessions in the cache")
+    caught_up()
+    assert sources.gather(many).loose == 0
     assert query(many, COUNT).rows() == wanted
 
 
@@ -250,6 +261,72 @@ def test_a_store_that_cannot_be_written_is_queried_all_the_same(
     monkeypatch.setattr(building, "WORTHWHILE", 0)
     disk.fail("before cache rename")
     wanted = query(many, COUNT).rows()
+    caught_up()
     assert cache.read(many).sessions == {}
     assert query(many, COUNT).rows() == wanted
+    caught_up()
     assert list(tmp_path.rglob("*.tmp")) == []
+
+
+def test_a_step_ends_with_a_number_of_bytes_too(many: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "STEP_BYTES", 1)
+    wanted = query(many, COUNT).rows()
+    assert [building.step(many) for _ in range(9)] == [1] * 8 + [0]
+    assert query(many, COUNT).rows() == wanted
+
+
+ASK = """
+import sys
+from ipyagent_sessions.history import building
+from ipyagent_sessions.store import Store
+building.STEP_BYTES, building.WORTHWHILE = 1, 3
+step = building.step
+def slow(store):
+    print("step", flush=True)
+    sys.stdin.readline()
+    return step(store)
+building.step = slow
+print(len(Store(sys.argv[1]).sql("FROM events")), flush=True)
+"""
+
+
+def test_copying_goes_on_behind_the_answer_and_ends_with_the_process(many: Store) -> None:
+    wanted = query(many, COUNT).rows()
+    command = [sys.executable, "-c", ASK, str(many.root)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdin is not None
+        told = {child.stdout.readline().strip() for _ in range(2)}
+        assert told == {"step", str(wanted[0]["n"])}, "the answer came while the first step had not been made"
+        child.stdin.write("\n")  # the process has come to its end meanwhile, and makes only the step it is in
+        child.stdin.flush()
+        assert child.wait(30) == 0
+    assert len(cache.read(many).sessions) in (1, 2)
+    assert query(many, COUNT).rows() == wanted
+
+
+def test_a_builder_killed_while_it_copies_costs_nothing(many: Store) -> None:
+    wanted = pictures(many)
+    building.step(many)
+    folder = cache.folder(many)
+    (folder / "77.parquet").write_bytes(b"PAR1")  # renamed, and not yet in the manifest
+    (folder / "78.parquet.4711.tmp").write_bytes(b"PAR1 and half of a row group")
+    assert pictures(many) == wanted
+    building.step(many)
+    assert pictures(many) == wanted
+    assert [path.name for path in folder.glob("7*")] == []
+
+
+def test_a_merge_keeps_each_session_in_one_piece_and_in_order(many: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    import duckdb
+
+    monkeypatch.setattr(building, "STEP_BYTES", 1)
+    monkeypatch.setattr(building, "FEW", 2)
+    while building.step(many):
+        pass
+    [path] = cache.folder(many).glob("*.parquet")
+    with duckdb.connect() as connection:
+        rows = connection.execute("SELECT session_id, seq FROM read_parquet(?)", [os.fspath(path)]).fetchall()
+    runs = [session_id for n, (session_id, _) in enumerate(rows) if n == 0 or rows[n - 1][0] != session_id]
+    assert len(runs) == len(set(runs)) == 8
+    assert all(a[0] != b[0] or a[1] + 1 == b[1] for a, b in itertools.pairwise(rows))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import time
 from collections.abc import Callable
 from itertools import islice
 from typing import Any
@@ -11,6 +13,8 @@ import pytest
 
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.events import as_raw, seconds_of
+from ipyagent_sessions.history import building, tables
+from ipyagent_sessions.history.base import View
 from ipyagent_sessions.history.sql import query
 from ipyagent_sessions.history.views import VIEWS
 from ipyagent_sessions.lifecycle import LOST, TaskState
@@ -51,6 +55,58 @@ def test_events_are_those_of_the_log_with_the_derived_fields(ask: Ask, session: 
     assert [row[1:6] for row in rows] == [(e.seq, e.event_type, e.task_id, e.activity_id, e.parent_event) for e in log]
     assert [row[0] for row in rows] == [f"{session.id}:{e.seq}" for e in log]
     assert [row[6] for row in rows] == [bytes(e.payload).decode() for e in log]
+
+
+USES = (
+    "SELECT len(triggered_events) FROM events",
+    'SELECT "TRIGGERED_EVENTS" FROM events',
+    "SELECT e.triggered_events FROM events AS e",
+    "FROM events",
+    "SELECT * EXCLUDE (payload) FROM events",
+    "SELECT e.* FROM events e",
+    "SELECT e FROM events e",
+    "SELECT hash(events) FROM events",
+    "SELECT to_json(x) FROM events x",
+    "SELECT COLUMNS('.*ed_events') FROM events",
+    "SELECT #14 FROM events",
+    "SELECT n FROM events e(a, b, c, d, f, g, h, i, j, k, l, m, o, n)",
+    "WITH t AS (TABLE events) SELECT t FROM t",
+    "SELECT x.seq FROM events x NATURAL JOIN events y",
+    "SELECT seq FROM events x JOIN events y USING (event_id, seq, triggered_events)",
+    "SELECT seq FROM events WHERE event_id IN (SELECT unnest(triggered_events) FROM events)",
+    "SELECT seq FROM events ORDER BY len(triggered_events), seq",
+    "SELECT max(seq) FROM events GROUP BY len(triggered_events)",
+    "SELECT k FROM (UNPIVOT (SELECT seq, triggered_events FROM events) ON triggered_events) u(s, k, v)",
+    "FROM lineage((SELECT min(session_id) FROM sessions))",
+)
+
+
+@pytest.mark.parametrize("sql", USES)
+def test_what_was_caused_is_there_for_every_way_to_ask_for_it(store: Store, rich: Appender, sql: str) -> None:
+    def found() -> list[str]:
+        return sorted(str(row) for row in query(store, sql).rows())
+
+    rich.close(rest=True)
+    loose = found()
+    settled = time.time() - 100
+    for path in store.sessions_folder.iterdir():
+        os.utime(path, (settled, settled))
+    assert building.step(store) == 1
+    assert found() == loose, "the cache holds them as a column"
+
+
+@pytest.mark.usefixtures("rich")
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT event_type, count(*) AS n, sum(cost_usd) FROM events GROUP BY 1 ORDER BY n DESC",
+        "SELECT e.seq AS events, e.payload->>'$.name' FROM events e JOIN events f USING (session_id, seq)",
+        "WITH t AS (SELECT seq, actor FROM events) SELECT count(DISTINCT t.actor) FROM t",
+    ],
+)
+def test_a_query_that_does_not_ask_for_it_does_not_pay_for_it(store: Store, monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
+    monkeypatch.setattr(tables, "TOLD", View("base.loose_told", "", "SELECT nothing_like_that FROM base.loose"))
+    assert query(store, sql).rows()
 
 
 @pytest.mark.usefixtures("rich")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ipyagent_sessions.events import Event, as_raw, decode, encode
-from ipyagent_sessions.log.format import Damage, event_of, line_of, scan
+from ipyagent_sessions.log import format as log_format
+from ipyagent_sessions.log.format import Damage, event_of, line_of, scan, scan_file
 
 EVENTS = [
     Event(n, "Noted", "2026-01-01T00:00:00.000Z", payload=as_raw({"n": n, "t": "x\u2028\u2029\r\n\0\ud800y"}), ignorable=True)
@@ -113,3 +116,24 @@ def test_a_broken_line_full_of_record_starts_is_read_in_reasonable_time() -> Non
 def test_a_line_written_by_a_later_version_with_more_fields_is_read() -> None:
     body = encode(EVENTS[0])[:-1] + b',"mood":"fine"}'
     assert decode(body).seq == 1
+
+
+@pytest.mark.parametrize("block", [1, 7, 64, 300, 10_000])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"".join(LINES),
+        b"\xef\xbb\xbf" + b"".join(LINES),
+        b"".join(LINES)[:-9],
+        LINES[0] + b"\0" * 500 + LINES[1] + b"\0" * 500,
+        LINES[0][:-1] + LINES[1] + LINES[2][:40] + LINES[3] + b"\r\n" + LINES[4].replace(b"Noted", b"Moted"),
+    ],
+)
+def test_a_journal_read_in_blocks_says_what_it_says_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes, block: int
+) -> None:
+    monkeypatch.setattr(log_format, "_BLOCK", block)
+    path = tmp_path / "j"
+    path.write_bytes(data)
+    assert list(scan_file(path)) == list(scan(data, "j"))

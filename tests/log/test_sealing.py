@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ipyagent_sessions import events as ev
-from ipyagent_sessions.log import journal, segments
+from ipyagent_sessions.log import journal, sealing, segments
 from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.format import Damage
 from ipyagent_sessions.log.lease import Holder
@@ -249,3 +249,23 @@ def test_what_is_open_at_a_seq_is_what_the_state_says(session: Session, me: Hold
         state = session.state(seq)
         ended = state.system_state.ended_at is not None
         assert session.open_activities(seq) == (set() if ended else set(state.execution_state.active_activities)), seq
+
+
+def test_large_events_are_sealed_and_merged_by_their_bytes(
+    session: Session, me: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, "SEGMENT_BYTES", 1_500_000)
+    monkeypatch.setattr(segments, "GROUP_BYTES", 300_000)
+    monkeypatch.setattr(sealing, "SMALL_BYTES", 800_000)
+    appender = session.append(me)
+    rng = random.Random(1)
+    for _ in range(400):
+        activities(appender, 1, text=rng.randbytes(4000).hex())
+    wanted = [e.seq for e in session.events()]
+    appender.close(rest=True)
+    found = session.layout.segments()
+    assert len(found) > 2, "not one of all events"
+    assert min(pq.ParquetFile(s.path).metadata.num_row_groups for s in found[:2]) > 1
+    assert [e.seq for e in session.events()] == wanted
+    middle = found[1].first + 70
+    assert session.event(middle).seq == middle

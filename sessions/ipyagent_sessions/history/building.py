@@ -152,7 +152,7 @@ def _merge(store: Place, manifest: Manifest) -> None:
 
 
 def _write(store: Place, number: int, found: sources.Sources, told: str) -> dict[str, int]:
-    """Write the events that are `told` into a file of the cache, each session's in one piece; returns how many of each session.
+    """Write the events that are `told` into a file of the cache, each session's in one piece; returns how many of each.
 
     DuckDB keeps the order of the files it reads, so merging needs no sort.  Raises OSError.
     """

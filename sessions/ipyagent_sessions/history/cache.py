@@ -7,9 +7,9 @@
 
 A session is read from here or from its own files, never from both.  It counts as unchanged while its folder has the time that
 the manifest noted: whoever appends first creates a journal and a lock file there, which changes it.  So a look at an unchanged
-session costs one `stat`.  Who took the lease then changes the time of the folder of all sessions (`Lease.announce`), before the first
-event, and so do a new session and a deleted one: while it is what the glance noted, one `stat` tells that all of those that were
-unchanged still are.  Deleting the folder loses nothing, and so does any damage in it.
+session costs one `stat`.  Who took the lease then changes the time of the folder of all sessions (`Lease.announce`), before
+the first event, and so do a new session and a deleted one: while it is what the glance noted, one `stat` tells that all those
+that were unchanged still are.  Deleting the folder loses nothing, and so does any damage in it.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def glance(store: Place, at: int, mark: tuple[int, int, int]) -> Glance | None:
 
 
 def remember(store: Place, found: Glance) -> None:
-    """Keep what a look gave for the next one, unless the folder changed only just before; a disk that refuses is no trouble."""
+    """Keep what a look gave for the next one, unless the folder has just changed; a disk that refuses is no trouble."""
     if not found.kept or time.time_ns() - found.at < SETTLED_NS:
         return
     path = folder(store) / "glance.json"

@@ -235,8 +235,8 @@ def difference(old: Any, new: Any) -> Any:
     """What turns `old` into `new`: {"s": keys set, "d": keys dropped, "r": keys changed inside, "k": key order} for objects,
     {"a": items appended} for lists that grew, {"v": value} for the rest, None when they are equal.
 
-    Equal means the same JSON: 1, 1.0 and true differ, and so does the order of keys.  What is given as Raw is decoded only where
-    it differs."""
+    Equal means the same JSON: 1, 1.0 and true differ, and so does the order of keys.  What is given as Raw is decoded
+    only where it differs."""
     if isinstance(old, Raw) and isinstance(new, Raw):
         return None if bytes(old) == bytes(new) else difference(_opened(old), _opened(new))
     if isinstance(old, dict) and isinstance(new, dict):

@@ -14,6 +14,8 @@ from ipyagent_sessions.log.segments import GROUP
 from ipyagent_sessions.session import Session
 
 _KEPT_BYTES: Final = 4 * 2**20
+_BEFORE: Final = 200
+"""So many events before the first one are read as well: of calls that ran side by side the first asked for need not be it."""
 _RESULTS: Final = frozenset({"ActivityCompleted", "ActivityFailed"})
 
 
@@ -35,7 +37,7 @@ class Rereader:
         if not self._at < seq <= self._at + GROUP:
             if seq <= self._at:  # long gone by: reading on from there would lose the place
                 return self._session.event(seq)
-            self._events = self._session.events(seq - 1)
+            self._events = self._session.events(max(0, seq - 1 - _BEFORE))
         for event in self._events:
             self._at = event.seq
             if event.event_type in _RESULTS:
