@@ -36,7 +36,7 @@ STEP_BYTES: Final = 64 * 2**20
 LARGE: Final = 1_000_000
 """Files of fewer rows are merged when there are several; a larger one stays as it is."""
 FEW: Final = 6
-_MEMORY: Final = "512MB"
+_MEMORY: Final = "256MB"
 
 
 def catch_up(store: Place) -> Thread:

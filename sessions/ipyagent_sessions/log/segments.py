@@ -53,7 +53,7 @@ _CODES: Final = {"int16": "h", "int32": "i", "int64": "q", "uint32": "I", "doubl
 ROW_GROUP: Final = 65_536
 """A segment has at most so many events when it is sealed, and its row groups `GROUP`."""
 GROUP: Final = 2048
-GROUP_BYTES: Final = 4 * 2**20
+GROUP_BYTES: Final = 2 * 2**20
 """A row group of large events has fewer of them, so that about so many bytes are in one; and about so many are read at a time:
 who reads a log of gigabytes holds a small part of it."""
 SEGMENT_BYTES: Final = 4 * 2**20
@@ -377,7 +377,7 @@ def _give_back(size: int) -> None:
     between what is not, and so it would pile up."""
     import pyarrow as pa
 
-    if size < GROUP_BYTES // 4:
+    if size < GROUP_BYTES // 2:
         return
     for pool in (pa.default_memory_pool(), pa.system_memory_pool()):
         pool.release_unused()
