@@ -113,7 +113,7 @@ class AgentMagics(Magics):
         from ipyagent_sessions.run.inside import current
 
         runs = options.command in ("run", "ask", "resume", "rerun") and not options.bg
-        if runs and (self._following or current.get() is not None):
+        if runs and (self._following or current() is not None):
             raise UsageError(
                 "a foreground task cannot be started inside another one", hint="start it with --bg, or after this one"
             )

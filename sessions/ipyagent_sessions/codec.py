@@ -115,19 +115,17 @@ def _is_utf8(text: str) -> bool:
 def _is_plain(value: Any) -> bool:
     """Whether `value` is JSON as it stands, as most arguments and results are."""
     kind = type(value)
-    if kind in _ALWAYS_PLAIN:
-        return True
-    if kind is int:
-        return bool(-_INT64 <= value < _INT64)
-    if kind is float:
-        return math.isfinite(value)
-    if kind is dict:
+    if kind is list:
+        parts = value
+    elif kind is dict:
         if "$" in value or not _TEXT.issuperset(map(type, value)):
             return False
-        value = value.values()
-    elif kind is not list:
-        return False
-    for part in value:
+        parts = value.values()
+    elif kind is int:
+        return bool(-_INT64 <= value < _INT64)
+    else:
+        return kind in _ALWAYS_PLAIN or (kind is float and math.isfinite(value))
+    for part in parts:
         kind = type(part)
         if kind not in _ALWAYS_PLAIN and not (kind is int and -_INT64 <= part < _INT64) and not _is_plain(part):
             return False

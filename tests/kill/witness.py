@@ -83,7 +83,7 @@ def _attempt() -> int:
     """The number of the attempt that the running code belongs to, as the engine counts."""
     from ipyagent_sessions.run.inside import current
 
-    here = current.get()
+    here = current()
     if here is None:
         return 0
     active = here.run.state.execution_state.active_activities.get(here.plan.id)

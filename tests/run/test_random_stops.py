@@ -107,7 +107,7 @@ class World:
             return
         kind = self._next[1]
         self._next, self._starts = next(self._stops, None), 0
-        here = current.get()
+        here = current()
         assert here is not None
         run = here.run
         if kind == "crash":

@@ -149,7 +149,7 @@ class Records:
     def _emit(self, event_type: str, body: Any, *, ignorable: bool = True, blobs: dict[str, bytes] | None = None) -> None:
         """Log an event of the call that runs here; from any thread.  It is no result of that call, so it has its start as its
         parent and not its id."""
-        here = current.get()
+        here = current()
         self._run.appender.emit(
             event_type,
             body,

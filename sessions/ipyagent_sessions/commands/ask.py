@@ -62,7 +62,7 @@ def answer(
     `arguments` is a JSON object that a tool is called with instead of what it asked for.  Of a request whether calls happened,
     `activity` names one call, and `result` is what it returned, as JSON.
     """
-    if current.get() is not None or os.environ.get(processes.MARK):
+    if current() is not None or os.environ.get(processes.MARK):
         raise UsageError("a tool of an agent cannot answer a request", hint="a person answers, in a notebook or a terminal")
     state = session.state()
     approval_id = control.find_approval(state, approval)

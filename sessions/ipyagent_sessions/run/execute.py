@@ -16,8 +16,8 @@ from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import ActivityError, ActivityTimeout, NotSerialisable, ResultLost
 from ipyagent_sessions.run import outage, process
 from ipyagent_sessions.run.definitions import ONCE, Activity, Retry
-from ipyagent_sessions.run.inside import Current, current
-from ipyagent_sessions.run.keys import Keyed
+from ipyagent_sessions.run.inside import Current
+from ipyagent_sessions.run.keys import owner
 from ipyagent_sessions.run.plan import Plan
 from ipyagent_sessions.run.task import TaskRun, TaskStop
 from ipyagent_sessions.run.threads import Ran
@@ -173,8 +173,7 @@ async def _attempt(run: TaskRun, plan: Plan, attempt: int, *, last: bool) -> Any
     begun = run.clock.monotonic()
     late = False
     try:
-        with Keyed(run.task_id, plan.id):
-            ran = await _invoke(run, plan)
+        ran = await _invoke(run, plan)
     except _Late as after:
         ran, late = after.ran, True
     except TaskStop:
@@ -254,7 +253,7 @@ def _log_start(run: TaskRun, plan: Plan, attempt: int) -> None:
 async def _invoke(run: TaskRun, plan: Plan) -> Ran:
     """The function's value.  Raises what it raised, ActivityTimeout, or _Late."""
     activity = plan.activity
-    token = current.set(Current(run, plan))
+    token = owner.set(Current(run, plan))
     try:
         if activity.isolate == "process":
             work: Any = process.call(activity.name, activity.function, plan.args, plan.kwargs)
@@ -273,7 +272,7 @@ async def _invoke(run: TaskRun, plan: Plan) -> Ran:
                 raise
             raise ActivityTimeout(activity.name, f"ran longer than {plan.timeout_s:g} s and was stopped") from None
     finally:
-        current.reset(token)
+        owner.reset(token)
 
 
 async def _in_thread(run: TaskRun, plan: Plan) -> Ran:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import contextvars
-
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import UsageError
+from ipyagent_sessions.run.keys import Owner, owner
 from ipyagent_sessions.run.plan import Plan
 from ipyagent_sessions.run.task import TaskRun
 from ipyagent_sessions.undo.ledger import TAKEN
 
 
-class Current:
-    """The activity that the running code belongs to."""
+class Current(Owner):
+    """The activity whose function runs."""
 
     def __init__(self, run: TaskRun, plan: Plan) -> None:
+        self.task_id = run.task_id
+        self.activity_id = plan.id
         self.run = run
         self.plan = plan
         self.reported = -1.0
@@ -28,12 +29,15 @@ class Current:
             return active.seq if active is not None else None
 
 
-current: contextvars.ContextVar[Current | None] = contextvars.ContextVar("ipyagent_activity", default=None)
+def current() -> Current | None:
+    """The activity whose function the running code is in."""
+    found = owner.get()
+    return found if isinstance(found, Current) else None
 
 
 def progress(done: int, total: int | None = None, text: str = "") -> None:
     """Say from inside an activity how far it is; outside of one nothing happens.  Logged at most once a second."""
-    here = current.get()
+    here = current()
     if here is None:
         return
     run, plan = here.run, here.plan
@@ -53,7 +57,7 @@ def declare_effect(what: str, name: str, note: str = "") -> None:
     Raises UsageError outside of an activity of this process, PersistenceError when it cannot be recorded, and LeaseLost when
     somebody else has taken the task over: then do not go on.
     """
-    here = current.get()
+    here = current()
     if here is None:
         raise UsageError(
             "declare_effect was called outside of an activity, or in a process of its own",

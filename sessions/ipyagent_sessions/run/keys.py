@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import hashlib
 import os
-from types import TracebackType
+from collections.abc import Generator
 from typing import Final
 
 from ipyagent_sessions.errors import UsageError
@@ -13,22 +14,26 @@ from ipyagent_sessions.errors import UsageError
 VARIABLE: Final = "IPYAGENT_IDEMPOTENCY_KEY"
 """How a process that an activity starts is told its key: that of `isolate="process"` and commands of `run_shell`."""
 
-_here: contextvars.ContextVar[tuple[str, str] | None] = contextvars.ContextVar("ipyagent_key", default=None)
 
-
-class Keyed:
-    """While inside, the running code belongs to this activity of this task.  A class, as it is entered for each activity."""
-
-    __slots__ = ("_of", "_token")
+class Owner:
+    """An activity of a task, to which running code belongs."""
 
     def __init__(self, task_id: str, activity_id: str) -> None:
-        self._of = (task_id, activity_id)
+        self.task_id = task_id
+        self.activity_id = activity_id
 
-    def __enter__(self) -> None:
-        self._token = _here.set(self._of)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        _here.reset(self._token)
+owner: contextvars.ContextVar[Owner | None] = contextvars.ContextVar("ipyagent_owner", default=None)
+
+
+@contextlib.contextmanager
+def belonging(task_id: str, activity_id: str) -> Generator[None, None, None]:
+    """While inside, the running code belongs to this activity without being its function: to `verify` or `compensate`."""
+    token = owner.set(Owner(task_id, activity_id))
+    try:
+        yield
+    finally:
+        owner.reset(token)
 
 
 def idempotency_key() -> str:
@@ -38,9 +43,9 @@ def idempotency_key() -> str:
     it starts (as `IPYAGENT_IDEMPOTENCY_KEY`); another one for another call, task, rerun or fork.  Raises UsageError outside of
     an activity.
     """
-    found = _here.get()
+    found = owner.get()
     if found is not None:
-        return hashlib.blake2b("\0".join(found).encode(), digest_size=16).hexdigest()
+        return hashlib.blake2b(f"{found.task_id}\0{found.activity_id}".encode(), digest_size=16).hexdigest()
     given = os.environ.get(VARIABLE)
     if not given:
         raise UsageError(
@@ -51,4 +56,4 @@ def idempotency_key() -> str:
 
 def environment() -> dict[str, str]:
     """The variable for a process that the running activity starts; empty outside of one."""
-    return {} if _here.get() is None else {VARIABLE: idempotency_key()}
+    return {} if owner.get() is None else {VARIABLE: idempotency_key()}

@@ -32,7 +32,7 @@ class Names:
 
     def identify(self, name: str, key: Any) -> str:
         """The id of the next call of `name`; raises IdentityError when it is not unambiguous."""
-        if current.get() is not None:
+        if current() is not None:
             raise UsageError(f"ctx was used inside an activity (for {name})", hint="only the workflow's body uses ctx")
         place = self.place(name)
         if key is not None:

@@ -17,7 +17,7 @@ from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.lifecycle import ENDED
 from ipyagent_sessions.run.definitions import EFFECTS, Done
 from ipyagent_sessions.run.execute import NOT_RUN
-from ipyagent_sessions.run.keys import Keyed
+from ipyagent_sessions.run.keys import belonging
 from ipyagent_sessions.run.plan import Plan
 from ipyagent_sessions.run.task import TaskRun
 from ipyagent_sessions.state import Active
@@ -83,7 +83,7 @@ async def _verified(run: TaskRun, plan: Plan) -> Literal["again", "recorded"] | 
     verify = plan.verify
     assert verify is not None
     try:
-        with Keyed(run.task_id, plan.id):
+        with belonging(run.task_id, plan.id):
             if inspect.iscoroutinefunction(verify):
                 answer = await verify(*plan.args, **plan.kwargs)
             else:

@@ -55,6 +55,6 @@ class Shared:
 
     def _who(self) -> tuple[str, str]:
         """Who writes, and the id of the write: of the activity that this runs in."""
-        here = current.get()
+        here = current()
         assert here is not None
         return here.run.task_id, f"{here.run.task_id}/{here.plan.id}"

@@ -104,11 +104,17 @@ class TaskRun:
 
     # The log
 
-    def emit(self, event_type: str, payload: p.Payload | dict[str, Any] | Raw, **fields: Any) -> Event:
+    def emit(
+        self,
+        event_type: str,
+        payload: p.Payload | dict[str, Any] | Raw,
+        *,
+        activity_id: str | None = None,
+        **fields: Any,
+    ) -> Event:
         """Append an event of this task, with what caused it as its parent (R096); see `Appender.emit`."""
-        return self.appender.emit(
-            event_type, payload, task_id=self.task_id, parent=self._cause(fields.get("activity_id")), **fields
-        )
+        cause = self._cause(activity_id)
+        return self.appender.emit(event_type, payload, task_id=self.task_id, activity_id=activity_id, parent=cause, **fields)
 
     def _cause(self, activity_id: str | None) -> int | None:
         """The seq of the start of an open activity or stage; for what begins, that of the stage or the task it begins in."""

@@ -7,7 +7,7 @@ import inspect
 from typing import Final
 
 from ipyagent_sessions import payloads as p
-from ipyagent_sessions.run.keys import Keyed
+from ipyagent_sessions.run.keys import belonging
 from ipyagent_sessions.run.task import TaskRun, TaskStop
 
 UNDOING: Final = "undoing"
@@ -33,7 +33,7 @@ async def compensate(run: TaskRun, why: str, *, stage: str = "") -> tuple[list[s
         name = results[activity_id].name
         _intend(run, activity_id, why)
         try:
-            with Keyed(run.task_id, activity_id):
+            with belonging(run.task_id, activity_id):
                 ran = await run.threads.submit(undo)
                 if inspect.isawaitable(ran.value):
                     await ran.value
