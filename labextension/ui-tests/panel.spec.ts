@@ -74,6 +74,19 @@ test.describe('with a server part', () => {
     await page.keyboard.press('Enter');
     await expect(page.locator('.ipa-tab .ipa-title')).toHaveText('Short audit');
   });
+
+  test('keys that come faster than it is drawn each count', async ({ page }) => {
+    await lab.visit(page, 'lab?reset');
+    await command(page, 'ipyagent:show-panel');
+    await page.locator('.ipa-search').fill('short');
+    await expect(page.locator('.ipa-row')).toHaveCount(1);
+    await page.locator('.ipa-rows').evaluate(list => {
+      for (const key of ['Home', 'ArrowDown', 'Enter']) {
+        list.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+      }
+    });
+    await expect(page.locator('.ipa-tab .ipa-title')).toHaveText('Short audit');
+  });
 });
 
 test.describe('large', () => {

@@ -3,6 +3,7 @@ import type { JSX } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 
 import * as text from '../text.js';
+import { useLatest } from '../view/latest.js';
 import { Press } from '../view/press.js';
 import { Glyph } from '../view/states.js';
 import { VirtualList } from '../view/virtual.js';
@@ -136,14 +137,17 @@ function Rows({ items, active, setActive, fold, note, open, menu }: RowsProps): 
     }
     return out;
   }, [items]);
-  const at = items.findIndex(item => idOf(item) === active);
+  const [latest, setLatest] = useLatest(active, setActive);
+  const place = (id: string | null): number => items.findIndex(item => idOf(item) === id);
+  const at = place(active);
   const go = (to: number): void => {
     const item = items[Math.min(items.length - 1, Math.max(0, to))];
     if (item !== undefined) {
-      setActive(idOf(item));
+      setLatest(idOf(item));
     }
   };
   const onKeyDown = (event: KeyboardEvent): void => {
+    const at = place(latest());
     const item = items[at];
     const keys: Record<string, () => void> = {
       ArrowDown: () => go(at + 1),
@@ -158,7 +162,7 @@ function Rows({ items, active, setActive, fold, note, open, menu }: RowsProps): 
       F10: () => event.shiftKey && showMenu(item)
     };
     const showMenu = (what: Item | undefined): void => {
-      const node = document.getElementById(optionId(active ?? ''));
+      const node = document.getElementById(optionId(latest() ?? ''));
       if (what?.kind === 'row' && node !== null) {
         const box = node.getBoundingClientRect();
         menu(what.row, box.left + 24, box.top + box.height / 2);

@@ -3,6 +3,7 @@ import type { JSX } from 'preact';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 
 import { clockWithSeconds, duration, line } from '../text.js';
+import { useLatest } from '../view/latest.js';
 import { Axis, View, gapsOf } from './axis.js';
 import type { Branch } from './feed.js';
 import { LANES, type Bar, type Lanes, type Mark } from './lanes.js';
@@ -91,14 +92,19 @@ export function TimelineCanvas(props: CanvasProps): JSX.Element {
     const next = view.zoomed(factor, x);
     setRange(next[1] - next[0] >= axis.length * 0.999 ? null : next);
   };
+  const [latest, go] = useLatest(cursor, setCursor);
+  const on = (events: number): void => {
+    const from = latest();
+    go(from === null || from + events >= lanes.seqs.length ? null : from + events);
+  };
   const keys: Record<string, () => void> = {
-    ArrowLeft: () => setCursor(Math.max(0, (cursor ?? lanes.seqs.length) - 1)),
-    ArrowRight: () => setCursor(cursor === null || cursor >= lanes.seqs.length - 1 ? null : cursor + 1),
-    PageUp: () => setCursor(Math.max(0, (cursor ?? lanes.seqs.length) - 20)),
-    PageDown: () => setCursor(cursor === null || cursor + 20 >= lanes.seqs.length ? null : cursor + 20),
-    Home: () => setCursor(0),
-    End: () => setCursor(null),
-    Escape: () => setCursor(null),
+    ArrowLeft: () => go(Math.max(0, (latest() ?? lanes.seqs.length) - 1)),
+    ArrowRight: () => on(1),
+    PageUp: () => go(Math.max(0, (latest() ?? lanes.seqs.length) - 20)),
+    PageDown: () => on(20),
+    Home: () => go(0),
+    End: () => go(null),
+    Escape: () => go(null),
     '+': () => zoom(1.6, cursorX ?? (view.x0 + view.x1) / 2),
     '-': () => zoom(1 / 1.6, cursorX ?? (view.x0 + view.x1) / 2),
     '0': () => setRange(null)
