@@ -23,8 +23,13 @@ from ipyagent_sessions.log.files import SIDE_SEAMS
 from ipyagent_sessions.store import Store
 from ipyagent_sessions.verify import whole
 
-SEAMS = [seam for seam in SIDE_SEAMS if seam.endswith("rename")]
-"""The other one has its kills in `tests/effects/test_rollback.py`."""
+SEAMS = [seam for seam in SIDE_SEAMS if seam.split()[1] in WORKS]
+ELSEWHERE = {"backup": "tests/golden/test_upgrade.py", "upgrade": "tests/golden/test_upgrade.py", "file": "tests/effects"}
+"""The others have their kills there."""
+
+
+def test_no_seam_is_left_out() -> None:
+    assert {seam.split()[1] for seam in SIDE_SEAMS} == {*WORKS, *ELSEWHERE}
 
 
 @workflow(default_effect="none")

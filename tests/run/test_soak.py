@@ -87,6 +87,7 @@ def test_a_task_of_25_hours_stays_within_its_bounds(tmp_path: Path) -> None:
         session = store.session(child.expect("session"))
         memory = [int(child.expect("memory", timeout=60)) for _ in range(HOURS)]
         child.expect("last")
+        wait_until(lambda: session.last_seq() > 2 * HOURS * AN_HOUR, timeout=60, what="the last window to be flushed")
         wait_until(lambda: size_of(session, ".jsonl") < 16 * MIB, timeout=60, what="journals to be sealed and removed")
         child.kill()
     assert memory[-1] - memory[4] < 48 * MIB, "in the last 20 hours, with what it keeps of 20,000 results"
