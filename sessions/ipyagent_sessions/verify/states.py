@@ -17,7 +17,7 @@ from ipyagent_sessions.events import Event
 from ipyagent_sessions.log import checkpoints, live
 from ipyagent_sessions.session import Session, summarise
 from ipyagent_sessions.state import State
-from ipyagent_sessions.verify.finding import COPY, Finding
+from ipyagent_sessions.verify.finding import COPY, Finding, level_of
 
 LAST_EVENTS: Final = 100
 _SHOWN: Final = ("session_id", "title", "task_id", "state", "tasks", "needs_you", "failed", "cost_usd", "input_tokens")
@@ -62,11 +62,11 @@ class Fold:
         try:
             folding.apply(state, event)
         except (NewerFormat, DamageError) as error:
-            newer = isinstance(error, NewerFormat)
             self.state = None
             means = "the state from there on cannot be folded"
-            todo, level = (error.hint, "newer") if newer else (COPY, "damage")
-            self.findings.append(Finding(self.session.id, "log", f"event {event.seq}", error.message, means, todo, level))  # type: ignore[arg-type]  # one of two
+            level = level_of(error)
+            todo = error.hint if level == "newer" else COPY
+            self.findings.append(Finding(self.session.id, "log", f"event {event.seq}", error.message, means, todo, level))
 
     def _checkpoint(self, event: Event) -> None:
         layout = self.session.layout
