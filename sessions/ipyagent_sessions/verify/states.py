@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from ipyagent_sessions import folding
 from ipyagent_sessions import state as states
-from ipyagent_sessions.errors import DamageError, IpyagentError, NewerFormat
+from ipyagent_sessions.errors import UPDATE, DamageError, IpyagentError, NewerFormat
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.log import checkpoints, live
 from ipyagent_sessions.session import Session, summarise
@@ -80,7 +80,7 @@ class Fold:
                 means = "it is not used; the state is folded from the log"
                 self._wrong(event, error.message, means, older=True)
             else:
-                todo = "upgrade ipyagent to check it"
+                todo = UPDATE
                 self.findings.append(self._finding(event.seq, error.message, "it is not used here", todo, note=True))
             return
         except (DamageError, OSError) as error:
