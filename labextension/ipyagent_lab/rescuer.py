@@ -1,20 +1,25 @@
 """Carries out what `serving.rescue` says is due: waits, looks again, and starts the process that goes on with a lost task.
 
-That process holds the task's lease, is watched by a supervisor of its own, and outlives this server.
+That process holds the task's lease, is watched by a supervisor of its own, and outlives this server: so it is none of
+asyncio's, which kills its processes when the loop goes, and has none on the loop that Jupyter Server runs on Windows.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
 import tempfile
 from collections.abc import Awaitable, Callable
-from typing import IO, Any
+from typing import IO, Any, Final
 
 from ipyagent_sessions.clock import Clock
 from ipyagent_sessions.errors import IpyagentError
 from ipyagent_sessions.serving.rescue import Rescue, due
 from ipyagent_sessions.session import Session
+
+_LOOK_S: Final = 0.5
+"""Seconds between two looks whether a process has ended."""
 
 
 class Rescuer:
@@ -71,12 +76,24 @@ class Rescuer:
     async def _go_on(self, session_id: str, rescue: Rescue) -> None:
         """Run the process to its end, and tell why when it did not complete the task."""
         with tempfile.TemporaryFile() as said:
-            nothing = asyncio.subprocess.DEVNULL
-            process = await asyncio.create_subprocess_exec(
-                *rescue.command, cwd=rescue.folder, stdin=nothing, stdout=nothing, stderr=said, start_new_session=True
-            )
-            if await process.wait():
+            process = _started(rescue, said)
+            while process.poll() is None:
+                await self._clock.sleep(_LOOK_S)
+            if process.returncode:
                 self._told(session_id, f"it went on by itself and did not complete: {_last_line(said)}")
+
+
+def _started(rescue: Rescue, said: IO[Any]) -> subprocess.Popen[bytes]:
+    """The process, which no signal of the server's terminal reaches.  Raises OSError."""
+    return subprocess.Popen(
+        rescue.command,
+        cwd=rescue.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=said,
+        start_new_session=True,
+        creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # the same on Windows
+    )
 
 
 def _last_line(said: IO[Any]) -> str:

@@ -141,6 +141,10 @@ test('events are fetched once, in order, page after page', async () => {
 
 test('an unknown type is told with its payload, a hostile one as text', () => {
   assert.equal(storyOf(anEvent(1, 'Weird', 0, { payload: { a: 1 } })), '{"a":1}');
+  assert.equal(storyOf(anEvent(1, 'FileWritten', 0, { payload: { path: 'a.py', checksum: null } })), 'a.py removed');
+  assert.equal(storyOf(anEvent(1, 'FileRolledBack', 0, { payload: { path: 'a.py', undoes: [7], checksum: 'sha256:0' } })), 'a.py is back');
+  assert.equal(storyOf(anEvent(1, 'FileRolledBack', 0, { payload: { path: 'b.py', undoes: [8], checksum: null } })), 'b.py is removed: it was not there before');
+  assert.equal(storyOf(anEvent(1, 'EffectDeclared', 0, { payload: { what: 'row', name: 'orders/17', note: 'price 3 -> 4' } })), 'row orders/17: price 3 -> 4');
   assert.equal(wordsOf('ActivityStarted'), 'activity started');
   assert.ok(!storyOf(anEvent(1, 'AlarmRaised', 0, { payload: { kind: 'x', text: HOSTILE } })).includes('\u202e'));
   assert.equal(storyOf(anEvent(1, 'TaskFailed', 0, { payload: null, payload_bytes: 5000 })), '(5.0 KB)');

@@ -92,7 +92,7 @@ def test_a_turn_that_fails_its_check_is_tried_again_and_the_whole_house_says_so(
     failed = terminal(*asked, "--attempts", "2", "again", "--session", "@last")
     assert failed.status != 0
     assert "the check failed 2 times" in failed.err
-    assert "go on from the last good checkpoint: ipyagent fork" in failed.err
+    assert failed.err.count("go on from the last good checkpoint: ipyagent fork") == 1
     at = [line for line in terminal("checkpoints", "@last").out.splitlines() if "before grep" in line][-1].split()[0]
     assert f"at event {at} into" in terminal("fork", "@last").out
     model = ("ask", "x", "--model", "scripted:play.yaml")

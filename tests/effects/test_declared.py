@@ -10,6 +10,8 @@ import pytest
 from tests.run.conftest import clock, engine, gate
 from tests.run.harness import PATIENCE, Engine, Gate, bodies
 
+from ipyagent_sessions.commands import outside
+from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.errors import TaskNotCompleted, UsageError
 from ipyagent_sessions.history.sql import query
 from ipyagent_sessions.run.context import Context
@@ -20,6 +22,7 @@ from ipyagent_sessions.store import Store
 from ipyagent_sessions.undo.ledger import ledger, line, still_there
 
 __all__ = ["clock", "engine", "gate"]
+NOTE = ("price", "3", "->", "4")
 
 
 def flow_of(function: Callable[..., Any], *args: Any, **options: Any) -> Workflow:
@@ -37,7 +40,7 @@ def told(session: Session) -> list[tuple[str, str, str]]:
 @pytest.mark.parametrize("is_async", [True, False])
 def test_a_row_is_listed_by_itself_and_the_activity_is_told_by_it(engine: Engine, store: Store, is_async: bool) -> None:
     def reprice() -> str:
-        declare_effect("row", "orders/17", "price 3 -> 4")
+        declare_effect("row", "orders/17", " ".join(NOTE))
         return "done"
 
     async def reprice_async() -> str:
@@ -48,6 +51,8 @@ def test_a_row_is_listed_by_itself_and_the_activity_is_told_by_it(engine: Engine
     session = handle.session
     assert told(session) == [("activity", "main/reprice#1", "done"), ("row", "orders/17", "done")]
     assert [line(e) for e in still_there(ledger(session.events()))] == ["idempotent row orders/17"]
+    table = outside.effects(Door(store, "user:anna"), session, after=None).text
+    assert table.splitlines()[-1].split()[2:] == ["row", "done", "idempotent", "orders/17", "main/reprice#1", *NOTE]
     rows = query(store, "SELECT what, name, state, effect, activity_id FROM effects ORDER BY seq").rows()
     assert [tuple(row.values()) for row in rows] == [
         ("activity", "main/reprice#1", "done", "idempotent", "main/reprice#1"),

@@ -29,11 +29,10 @@ from ipyagent_sessions.run.outage import kind_of
 def test_an_outage_raises_what_the_system_says_then_and_leaves_no_thread(
     meet: Callable[[], None], raised: type[Exception], kind: str
 ) -> None:
-    before = threading.active_count()
     with pytest.raises(raised) as caught:
         meet()
     assert kind_of(caught.value) == kind
-    assert threading.active_count() == before
+    assert [thread for thread in threading.enumerate() if thread.name == "outside"] == []
 
 
 def test_the_workload_meets_each_of_them() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 from pathlib import Path
 
@@ -51,6 +52,41 @@ handle = launch(Store(store), walk, (True,), options=RunOptions(recover=int(trie
 print("session", handle.session.id)
 handle.wait()
 """
+
+SERVER = """
+import asyncio, gc, logging, sys
+from pathlib import Path
+from ipyagent_lab.rescuer import Rescuer
+from ipyagent_sessions.clock import SystemClock
+from ipyagent_sessions.serving.rescue import Rescue
+
+GOING_ON = "import sys, time; from pathlib import Path; here = Path(sys.argv[1]); (here / 'began').touch()\\n"
+GOING_ON += "while not (here / 'go').exists(): time.sleep(0.02)\\n"
+GOING_ON += "(here / 'ended').touch()"
+here = sys.argv[1]
+rescue = Rescue(1, 2, 0.0, (sys.executable, "-c", GOING_ON, here), here)
+
+async def session(session_id):
+    return None
+
+async def find(look):
+    return rescue
+
+async def serve():
+    if sys.platform == "linux" and sys.version_info < (3, 12):  # what later versions choose by themselves
+        watcher = asyncio.PidfdChildWatcher()
+        watcher.attach_loop(asyncio.get_running_loop())
+        asyncio.set_child_watcher(watcher)
+    rescuer = Rescuer(session, find, lambda *told: print(*told), SystemClock(), logging.getLogger())
+    rescuer.lost("a session")
+    while not Path(here, "began").exists():
+        await asyncio.sleep(0.02)
+    rescuer.stop()
+
+asyncio.run(serve())
+gc.collect()
+"""
+"""A server that ends while a process goes on with a task: until there is a file `go`."""
 
 
 @pytest.fixture
@@ -109,6 +145,13 @@ async def test_why_it_does_not_go_on_is_said_in_the_list(real: Store, service: S
     assert "'walk'" in said
     assert "agent-setup" in said
     assert session.state().system_state.status == "suspended"
+
+
+def test_the_process_that_goes_on_outlives_the_server(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", SERVER, str(tmp_path)], check=True, timeout=60)
+    assert not (tmp_path / "ended").exists()
+    (tmp_path / "go").touch()
+    wait_until((tmp_path / "ended").exists, timeout=30, what="the process to go on to its end")
 
 
 def lost(store: Store, times: int, done_after: int | None = None) -> Session:

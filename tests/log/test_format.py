@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -137,3 +138,12 @@ def test_a_journal_read_in_blocks_says_what_it_says_as_a_whole(
     path = tmp_path / "j"
     path.write_bytes(data)
     assert list(scan_file(path)) == list(scan(data, "j"))
+
+
+def test_who_pauses_over_a_journal_keeps_it_not_open(tmp_path: Path) -> None:
+    path = tmp_path.resolve() / "j"
+    path.write_bytes(b"".join(LINES))
+    items = scan_file(path)
+    next(items)
+    assert str(path) not in {file.path for file in psutil.Process().open_files()}
+    assert len(list(items)) == len(LINES) - 1

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 from tests.run.harness import Clock, Engine, Gate, Witness
 
+from ipyagent_sessions.run import resources
 from ipyagent_sessions.store import Store
+
+
+@pytest.fixture(autouse=True)
+def _plenty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Enough memory and disk: what others do to the machine meanwhile raises no alarm in a test."""
+    monkeypatch.setattr(resources, "room", lambda folder: resources.Room(1, 10, 10**12, 10**12))
 
 
 @pytest.fixture

@@ -472,6 +472,30 @@ def test_a_pause_while_an_undo_runs_lets_it_end_and_a_resume_does_the_rest(
     assert witness.order == ["a", "b", "undo b", "undo a", "a", "b"]
 
 
+def test_a_body_that_gives_up_while_an_undo_runs_lets_it_end_and_has_its_way(engine: Engine, witness: Witness) -> None:
+    @workflow(default_effect="idempotent")
+    async def flow(ctx: Context) -> str:
+        body = asyncio.current_task()
+        assert body is not None
+
+        async def undo() -> None:
+            body.cancel()  # as a timeout around the section does
+            await asyncio.sleep(0)
+            witness("undone")
+
+        async def part(failure: str | None) -> None:
+            await ctx.run(lambda: witness("do"), name="do", compensate=undo)
+
+        try:
+            await ctx.checked("work", part, check=lambda value: "not good")
+        except asyncio.CancelledError:
+            return "given up"
+        return "went on"
+
+    assert engine.start(flow).result(PATIENCE) == "given up"
+    assert witness.order == ["do", "undone"]
+
+
 def test_an_error_of_the_part_is_no_failed_check(engine: Engine, folder: Path, witness: Witness) -> None:
     @workflow
     async def flow(ctx: Context) -> None:

@@ -15,6 +15,8 @@ from ipyagent_sessions.run.resources import Room, Watch
 from ipyagent_sessions.testing import wait_until
 
 GB = 10**9
+here = resources.room
+"""What there is on this machine; the other tests have plenty."""
 PLENTY = Room(2 * GB, 10 * GB, 500 * GB, 1000 * GB)
 
 
@@ -68,10 +70,10 @@ def test_the_limit_of_a_container_counts_and_not_the_memory_of_the_machine(
     (tmp_path / "own").write_text(f"3:cpuset:/\n{line}\n")
     monkeypatch.setattr(resources, "_GROUPS", tmp_path / "groups")
     monkeypatch.setattr(resources, "_OWN", tmp_path / "own")
-    found = resources.room(tmp_path)
+    found = here(tmp_path)
     assert (found.memory_used, found.memory_total) == (250_000_000, 300_000_000)
     (group / names[0]).write_text("max\n")
-    assert resources.room(tmp_path).memory_total != 300_000_000
+    assert here(tmp_path).memory_total != 300_000_000
 
 
 @pytest.fixture

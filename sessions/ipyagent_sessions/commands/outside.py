@@ -37,7 +37,7 @@ def effects(door: Door, session: Session, *, after: str | None) -> Table:
             formats.clock(e.at),
             e.what,
             e.state,
-            e.effect if e.what in ("call", "activity") else "",
+            "" if e.what in ("file", "command") else e.effect,
             e.name,
             _by(e),
             e.note,
@@ -56,8 +56,8 @@ def effects(door: Door, session: Session, *, after: str | None) -> Table:
 
 
 def _by(effect: Effect) -> str:
-    """Which call or step a file or command belongs to."""
-    return (effect.activity or effect.tool) if effect.what in ("file", "command") else ""
+    """Which call or step a file, a command or a declared effect belongs to."""
+    return "" if effect.whole else effect.activity or effect.tool
 
 
 def still_there(session: Session, after: int = 0) -> list[str]:

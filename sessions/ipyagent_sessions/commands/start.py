@@ -233,9 +233,10 @@ def _hint(door: Door, session: Session, state: str) -> str:
     """What a person can do about a task that did not complete."""
     asks = door.prefix
     if state == "failed":
-        logic = session.state().system_state.reason == "logic"
-        place = "the last good checkpoint" if logic else "just before the failure"
-        return f"what happened: {asks} log {session.id}; go on from {place}: {asks} fork {session.id}"
+        told = f"what happened: {asks} log {session.id}"
+        if session.state().system_state.reason == "logic":  # then the error itself says where to go on
+            return told
+        return f"{told}; go on from just before the failure: {asks} fork {session.id}"
     pending = [a for a in session.state().execution_state.approvals.values() if a.answer is None]
     if state == "suspended" and pending and all(a.kind == "outcome" for a in pending):
         return f"say what happened with {asks} approve {session.id} --choice ..., then: {asks} resume {session.id}"

@@ -128,9 +128,8 @@ class Reader:
         for start, size in sizes.items():
             entry = self._entries[start]
             said = " ".join(shown(fields(entry.record.get("message")).get("content")).split())[:_NAMED]
-            self.problem(
-                Problem(entry.line, f"another branch begins with it, of {size} entries" + (f": {said}" if said else ""))
-            )
+            many = "1 entry" if size == 1 else f"{size} entries"
+            self.problem(Problem(entry.line, f"another branch begins with it, of {many}" + (f": {said}" if said else "")))
 
     def _item(self, entry: _Entry) -> Item | None:
         """What an entry says, None for one that is no part of the conversation."""

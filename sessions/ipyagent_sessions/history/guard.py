@@ -3,7 +3,7 @@
 DuckDB's own parser judges, never a pattern.  Its statement type is not enough: `WITH x AS (COPY ... TO ...) SELECT` is a
 SELECT to it and writes a file, and `EXPLAIN ANALYZE COPY` runs the copy.  So the parsed tree is looked at as well: every query
 inside must read, and tables come from views or from the few functions of `_FUNCTIONS`, which leaves out those that read files,
-change settings, or run SQL that is hidden in a text.  DuckDB's own lock (`sql._connected`) stands behind this.
+change settings, or run SQL that is hidden in a text.  DuckDB's own lock (`sql._fill`) stands behind this.
 """
 
 from __future__ import annotations

@@ -338,7 +338,7 @@ VIEWS: Final = (
             (payload->>'$.checkpoint')::BIGINT, NULL, 0, 0, 0, payload->>'$.sentence', NULL
         FROM base.events WHERE event_type = 'CheckFailed'""",
         {
-            "cause": "worker_lost, or logic: a check failed",
+            "cause": "worker_lost; resources: memory ran short; or logic: a check failed",
             "duration_ms": "NULL for a roll back",
             "from_seq": "the event that the task went on from",
             "checkpoint_seq": "the checkpoint that the state was read from, NULL when it was folded from the first event",

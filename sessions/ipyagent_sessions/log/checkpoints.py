@@ -25,7 +25,7 @@ import zstandard
 from msgspec import Raw, Struct
 
 from ipyagent_sessions import state as states
-from ipyagent_sessions.errors import DamageError, NewerFormat
+from ipyagent_sessions.errors import UPDATE, DamageError, NewerFormat
 from ipyagent_sessions.events import NULL
 from ipyagent_sessions.log.files import Disk, make_folder
 from ipyagent_sessions.log.layout import FORMAT, Layout
@@ -128,7 +128,7 @@ def _open(layout: Layout, seq: int) -> Snapshot:
         if head.format > FORMAT:
             raise NewerFormat(
                 f"checkpoint {seq} was written by a newer version (format {head.format}, this one reads {FORMAT})",
-                hint="upgrade ipyagent; an older checkpoint is used meanwhile",
+                hint=f"an older checkpoint is used meanwhile; {UPDATE}",
             )
         return msgspec.json.decode(body, type=Snapshot)
     except (FileNotFoundError, zstandard.ZstdError, msgspec.DecodeError) as error:

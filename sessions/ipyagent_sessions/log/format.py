@@ -90,15 +90,23 @@ def scan(data: bytes, file: str, base: int = 0) -> Iterator[tuple[int, Event] | 
 
 
 def scan_file(path: Path) -> Iterator[tuple[int, Event] | Damage]:
-    """The same of a whole journal, of which a few megabytes are in memory at a time.  Raises OSError."""
+    """The same of a whole journal, of which a few megabytes are in memory at a time.  Raises OSError.
+
+    It is open only while a block is read: Windows removes no open file, and who asks may take hours over what it gets.
+    """
     base, rest = 0, b""
-    with open(path, "rb") as file:
-        while block := file.read(max(_BLOCK, len(rest))):
-            data = rest + block
-            stop = data.rfind(b"\n") + 1
-            yield from scan(data[:stop], path.name, base)
-            base, rest = base + stop, data[stop:]
+    while block := _block(path, base + len(rest), max(_BLOCK, len(rest))):
+        data = rest + block
+        stop = data.rfind(b"\n") + 1
+        yield from scan(data[:stop], path.name, base)
+        base, rest = base + stop, data[stop:]
     yield from scan(rest, path.name, base)
+
+
+def _block(path: Path, offset: int, size: int) -> bytes:
+    with open(path, "rb") as file:
+        file.seek(offset)
+        return file.read(size)
 
 
 def _salvage(line: bytes, file: str, offset: int, *, last: bool, stop: int) -> Iterator[tuple[int, Event] | Damage]:

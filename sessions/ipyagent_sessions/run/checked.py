@@ -242,13 +242,21 @@ def _look_at(work: Work) -> None:
 
 
 async def _uncut(run: TaskRun, work: Coroutine[Any, Any, Any]) -> Any:
-    """The value of `work`, which a stop of the task does not cut short: an undo that has begun ends."""
+    """The value of `work`, which nothing cuts short: an undo that has begun ends.
+
+    After it a stop of the task counts, and so does a cancellation by the body itself, as of a timeout around the section.
+    """
     task = run.loop.create_task(work)
+    cut: asyncio.CancelledError | None = None
     while not task.done():
-        with contextlib.suppress(asyncio.CancelledError):
+        try:
             await asyncio.wait({task})
+        except asyncio.CancelledError as cancelled:
+            cut = cancelled
     value = task.result()
     run.check()
+    if cut is not None:
+        raise cut
     return value
 
 

@@ -48,6 +48,8 @@ _OWN: Final = frozenset(
         "BudgetExceeded",
         "AlarmRaised",
         "EffectDeclared",
+        "FileRolledBack",
+        "CheckFailed",
         "ConfigChanged",
     }
 )

@@ -9,4 +9,5 @@ Rooms, each importing only those above it:
     pages      events a page at a time, the state at a point, large payloads
     branches   what a fork would mean, and two sessions side by side
     asking     what a person asks of a task
+    rescue     whether a lost task goes on by itself, and how
 """

@@ -6,7 +6,16 @@ from typing import Final, Literal
 
 from msgspec import Struct, field
 
+from ipyagent_sessions.errors import NewerFormat
+
 COPY: Final = "restore the file from a copy"
+
+Level = Literal["damage", "newer", "note"]
+
+
+def level_of(error: Exception) -> Level:
+    """What an error says of what it was raised for."""
+    return "newer" if isinstance(error, NewerFormat) else "damage"
 
 
 class Finding(Struct, frozen=True, omit_defaults=True):
@@ -24,7 +33,7 @@ class Finding(Struct, frozen=True, omit_defaults=True):
     what: str
     means: str
     todo: str
-    level: Literal["damage", "newer", "note"] = "damage"
+    level: Level = "damage"
     derived: bool = False
     repaired: bool = False
 

@@ -12,12 +12,12 @@ from msgspec import Struct
 
 from ipyagent_sessions import folding
 from ipyagent_sessions import state as states
-from ipyagent_sessions.errors import DamageError, IpyagentError, NewerFormat
+from ipyagent_sessions.errors import UPDATE, DamageError, IpyagentError, NewerFormat
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.log import checkpoints, live
 from ipyagent_sessions.session import Session, summarise
 from ipyagent_sessions.state import State
-from ipyagent_sessions.verify.finding import COPY, Finding
+from ipyagent_sessions.verify.finding import COPY, Finding, level_of
 
 LAST_EVENTS: Final = 100
 _SHOWN: Final = ("session_id", "title", "task_id", "state", "tasks", "needs_you", "failed", "cost_usd", "input_tokens")
@@ -62,11 +62,11 @@ class Fold:
         try:
             folding.apply(state, event)
         except (NewerFormat, DamageError) as error:
-            newer = isinstance(error, NewerFormat)
             self.state = None
             means = "the state from there on cannot be folded"
-            todo, level = (error.hint, "newer") if newer else (COPY, "damage")
-            self.findings.append(Finding(self.session.id, "log", f"event {event.seq}", error.message, means, todo, level))  # type: ignore[arg-type]  # one of two
+            level = level_of(error)
+            todo = error.hint if level == "newer" else COPY
+            self.findings.append(Finding(self.session.id, "log", f"event {event.seq}", error.message, means, todo, level))
 
     def _checkpoint(self, event: Event) -> None:
         layout = self.session.layout
@@ -80,7 +80,7 @@ class Fold:
                 means = "it is not used; the state is folded from the log"
                 self._wrong(event, error.message, means, older=True)
             else:
-                todo = "upgrade ipyagent to check it"
+                todo = UPDATE
                 self.findings.append(self._finding(event.seq, error.message, "it is not used here", todo, note=True))
             return
         except (DamageError, OSError) as error:

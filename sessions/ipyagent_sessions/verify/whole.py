@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
 
 import msgspec
 
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
-from ipyagent_sessions.errors import DamageError, IpyagentError, NewerFormat
+from ipyagent_sessions.errors import DamageError, IpyagentError
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.log import checkpoints, live
 from ipyagent_sessions.log.reader import Reader
 from ipyagent_sessions.session import Session, summarise
 from ipyagent_sessions.store import Store
 from ipyagent_sessions.verify import blobs, cached, files
-from ipyagent_sessions.verify.finding import COPY, Finding, Report, seqs
+from ipyagent_sessions.verify.finding import COPY, Finding, Report, level_of, seqs
 from ipyagent_sessions.verify.states import Fold
 
 
@@ -36,9 +35,8 @@ def _shared(checked: Store) -> list[Finding]:
     try:
         problems = checked.memory.problems()
     except (IpyagentError, OSError) as error:
-        newer = isinstance(error, NewerFormat)
-        means, level = "what sessions share cannot be read", "newer" if newer else "damage"
-        return [Finding("", "memory", "", str(error), means, "see the message", level)]  # type: ignore[arg-type]  # one of two
+        means = "what sessions share cannot be read"
+        return [Finding("", "memory", "", str(error), means, "see the message", level_of(error))]
     return [Finding("", f"memory/{p.partition(': ')[0]}", "", p.partition(": ")[2], means, todo) for p in problems]
 
 
@@ -51,21 +49,17 @@ def session(checked: Session, *, repair: bool = False) -> Report:
         _ = checked.header
     except IpyagentError as error:
         means = "the session cannot be opened; its events are still there"
-        level = _level(error)
-        return Report(1, findings=[Finding(checked.id, "session.json", "", error.message, means, error.hint, level)])
+        found = Finding(checked.id, "session.json", "", error.message, means, error.hint, level_of(error))
+        return Report(1, findings=[found])
     try:
         return _session(checked, repair=repair)
     except IpyagentError as error:
-        means, level = "the session cannot be read", _level(error)
-        return Report(1, findings=[Finding(checked.id, "", "", error.message, means, error.hint, level)])
+        means = "the session cannot be read"
+        return Report(1, findings=[Finding(checked.id, "", "", error.message, means, error.hint, level_of(error))])
     except OSError as error:
         where = str(error.filename or "")
         means = "what is in it could not be checked"
         return Report(1, findings=[Finding(checked.id, where, "", error.strerror or str(error), means, "mend the disk")])
-
-
-def _level(error: IpyagentError) -> Literal["damage", "newer"]:
-    return "newer" if isinstance(error, NewerFormat) else "damage"
 
 
 def _session(checked: Session, *, repair: bool) -> Report:
