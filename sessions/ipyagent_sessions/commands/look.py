@@ -10,7 +10,7 @@ from ipyagent_sessions import payloads as p
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.errors import NotFound, UsageError
 from ipyagent_sessions.events import Event, payload_of, seconds_of
-from ipyagent_sessions.lifecycle import TRANSITIONS
+from ipyagent_sessions.lifecycle import TRANSITIONS, TaskState
 from ipyagent_sessions.retention import clean
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.state import State, encode
@@ -62,7 +62,7 @@ def _ls_row(listed: Listed, now: float) -> list[Any]:
     return [
         listed.session_id,
         summary.title,
-        listed.state,
+        listed.state if listed.silence is None else f"{listed.state}, silent for {formats.duration(listed.silence)}",
         f"{summary.done} of {summary.total}" if summary.total is not None else str(summary.done),
         formats.age(now - seconds_of(summary.updated_at)),
         f"{summary.needs_you} request{'s' if summary.needs_you != 1 else ''}" if summary.needs_you else "",
@@ -73,7 +73,13 @@ def _ls_row(listed: Listed, now: float) -> list[Any]:
 def _ls_data(listed: Listed) -> dict[str, Any]:
     known = {} if listed.summary is None else {f: getattr(listed.summary, f) for f in listed.summary.__struct_fields__}
     known.pop("session_id", None)
-    return {"id": listed.session_id, **known, "state": listed.state, "problem": listed.problem}
+    return {
+        "id": listed.session_id,
+        **known,
+        "state": listed.state,
+        "silent_s": None if listed.silence is None else round(listed.silence, 1),
+        "problem": listed.problem,
+    }
 
 
 def card_of(door: Door, session: Session, at: int | None = None) -> Card:
@@ -84,10 +90,21 @@ def card_of(door: Door, session: Session, at: int | None = None) -> Card:
         effective = session.effective_state() if status is not None else "empty"
         if status is not None and effective != "lost":
             effective = status.value
-        return card(session.id, state, session.live(), effective, door.store.clock.now())
+        shown = card(session.id, state, session.live(), effective, door.store.clock.now())
+        silence = session.silence() if effective == TaskState.RUNNING else None
+        if silence is not None:
+            shown.alarms.append(_silent(silence, f"{door.prefix} resume {session.id} --take-over"))
+        return shown
     state = session.state(at)
     status = state.system_state.status
     return card(session.id, state, None, status.value if status else "empty", seconds_of(state.updated_at))
+
+
+def _silent(silence: float, take_over: str) -> str:
+    return (
+        f"no sign of life for {formats.duration(silence)}: its process is stopped, or cannot write to the store; to go on "
+        f"without it: {take_over}"
+    )
 
 
 def show_card(door: Door, shown: Card) -> Shown:

@@ -138,7 +138,7 @@ def _go_on(run: TaskRun, resume: Resume, now: dict[str, Any]) -> None:
         system.attempt + 1,
         cause,
         ev.clean(resume.say)[0],
-        recovery.NOT_RESTORED if lost else [],
+        recovery.not_restored(run, lost=lost),
         differences,
         run.appender.lease.holder.as_dict(),
     )

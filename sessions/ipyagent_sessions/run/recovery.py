@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from ipyagent_sessions import payloads as p
-from ipyagent_sessions.log.lease import boot, host
+from ipyagent_sessions.log.lease import Holder, boot, host, is_alive
 from ipyagent_sessions.log.live import Live
-from ipyagent_sessions.run import resources
+from ipyagent_sessions.run import control, resources
 from ipyagent_sessions.run.task import TaskRun
 from ipyagent_sessions.state import Active, State
 
-NOT_RESTORED: Final = ["kernel variables", "running calls", "child processes"]
+def not_restored(run: TaskRun, *, lost: bool) -> list[str]:
+    """What of the last execution a resume cannot give back (R112): nothing in the process that it stopped in."""
+    if lost:
+        return list(control.NOT_RESTORED)
+    last, now = run.state.system_state.holder, run.appender.lease.holder.as_dict()
+    if all(last.get(key) == now[key] for key in ("pid", "started", "host", "boot")):
+        return []
+    return [what for what in control.NOT_RESTORED if what != control.CALLS]  # it had stopped: none was running
 
 
 def completed(
@@ -40,7 +51,7 @@ def completed(
         _lost_events(run),
         repeat,
         ask,
-        NOT_RESTORED,
+        list(control.NOT_RESTORED),
         verify,
         _steps(run, loss.told, differences, told),
     )
@@ -74,7 +85,7 @@ class Loss(NamedTuple):
 def loss_of(run: TaskRun) -> Loss:
     """How the loss of the last holder shows; asked before the next one is logged.  `live.json` is its last sign of life."""
     holder, known = run.state.system_state.holder, run.session.live()
-    told = [f"process {holder.get('pid', '?')} is gone and left the lease"]
+    told = [_how_it_is(holder)]
     if known is None or known.task_id != run.task_id:
         return Loss("worker_lost", told[0])
     told.append(f"its last sign of life was {max(0.0, run.clock.now() - known.heartbeat):.0f} s before")
@@ -90,6 +101,16 @@ def loss_of(run: TaskRun) -> Loss:
         told.append("the disk was nearly full")
     short = room.memory_short or (killed > 0 and room.memory_used >= room.memory_total / 2)
     return Loss("resources" if short else "worker_lost", "; ".join(told))
+
+
+def _how_it_is(holder: dict[str, Any]) -> str:
+    """What can be seen of the process that held the lease: one that was taken over from is stopped, not gone."""
+    pid = holder.get("pid", "?")
+    with contextlib.suppress(msgspec.ValidationError):
+        known = msgspec.convert(holder, Holder)
+        if known.pid != os.getpid() and is_alive(known, heartbeat_age=None):
+            return f"process {pid} gave no sign of life and was taken over from: it is stopped, not gone, and appends nothing more"
+    return f"process {pid} is gone and left the lease"
 
 
 def _killed_since(known: Live, holder: dict[str, Any]) -> int:

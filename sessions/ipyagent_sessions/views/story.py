@@ -58,6 +58,16 @@ def _written(body: dict[str, Any]) -> str:
     return f"{body['path']}{held}{by}{', its former content is kept' if body.get('before') else ''}"
 
 
+def _resumed(body: dict[str, Any]) -> str:
+    gone = f"; not restored: {', '.join(body['not_restored'])}" if body.get("not_restored") else ""
+    return f"after {body.get('cause', '')}{'; ' + body['instruction'] if body.get('instruction') else ''}{gone}"
+
+
+def _progressed(body: dict[str, Any]) -> str:
+    far = f"{body.get('done', 0)} of {body.get('total') or 'unknown'}" if body.get("done") or body.get("total") else ""
+    return f"{far} {body.get('text', '')}".strip()
+
+
 def _control(body: dict[str, Any]) -> str:
     refused = f" refused: {body.get('reason')}" if body.get("outcome") == "refused" else ""
     args = ", ".join(f"{k}={v}" for k, v in (body.get("args") or {}).items() if v not in (None, "", []) and k != "digest")
@@ -73,12 +83,12 @@ _TELLERS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     "TaskStarted": lambda b: "started",
     "TaskSuspended": lambda b: f"{b['reason']}: {b.get('detail', '')}",
     "TaskInterrupted": lambda b: f"{len(b.get('drained', []))} finished first, {len(b.get('aborted', []))} stopped",
-    "TaskResumed": lambda b: f"after {b.get('cause', '')}{'; ' + b['instruction'] if b.get('instruction') else ''}",
+    "TaskResumed": _resumed,
     "TaskCompleted": lambda b: "completed",
     "TaskFailed": lambda b: f"{b['error_type']}: {b['error']}",
     "TaskCancelled": lambda b: str(b.get("reason", "")),
     "ActivityStarted": _started,
-    "ActivityProgressed": lambda b: f"{b.get('done', 0)} of {b.get('total') or 'unknown'} {b.get('text', '')}",
+    "ActivityProgressed": _progressed,
     "ActivityCompleted": _completed,
     "ActivityFailed": _failed,
     "ActivityRetried": lambda b: f"{b['error_type']}: {b['error']}; again in {formats.duration(b.get('wait_s', 0.0))}",
