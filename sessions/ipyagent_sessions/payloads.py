@@ -81,12 +81,15 @@ class TaskInterrupted(Payload):
 
 
 class TaskResumed(Payload):
+    """`recover` is a policy that is new from here on, None where it stays (see TaskQueued)."""
+
     attempt: int = 1
     cause: str = ""
     instruction: str = ""
     not_restored: list[str] = []
     differences: list[str] = []
     holder: dict[str, Any] = {}
+    recover: int | None = None
 
 
 class TaskCompleted(Payload):

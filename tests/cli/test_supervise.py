@@ -81,3 +81,17 @@ def test_the_signal_is_in_the_log_and_a_loss_of_somebody_else_is_left_to_others(
     assert len(losses) == 2
     assert all("was ended by SIGKILL: stopped at activity 2" in told for told in losses)
     assert other.effective_state() == "lost", "not the supervisor's business"
+
+
+def test_a_resume_is_watched_as_its_task_was_run_before_and_not_where_ask_is_said(here: Path, terminal: Terminal) -> None:
+    terminal("run", "fragile:walk", "--recover", "auto:1", "--deaths", "4")
+    assert (here / "witness").read_text().split().count("2") == 2
+
+    said = terminal("resume")
+
+    assert said.status == 1
+    assert "died 2 times in a row" in said.err
+    assert (here / "witness").read_text().split().count("2") == 4
+    assert terminal("resume", "--recover", "ask").status == 0
+    (found,) = Store(here / "store").sessions()
+    assert Store(here / "store").session(found.session_id).state().system_state.recover == 0

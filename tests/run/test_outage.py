@@ -190,3 +190,21 @@ def test_a_child_that_the_system_kills_is_read_as_short_of_memory(engine: Engine
     handle = engine.start(flow)
     assert handle.wait(PATIENCE * 3)
     assert handle.session.state().system_state.reason == "resources"
+
+
+def test_a_resume_may_give_the_task_another_policy_and_that_one_stays(engine: Engine, witness: Witness, clock: FakeClock) -> None:
+    flow = flow_of(witness, iter([FULL] * 9), "none", Retry(1))
+    handle = engine.start(flow, recover=2)
+    assert handle.wait(PATIENCE)
+    assert engine.resume(handle, flow, recover=0).wait(PATIENCE)
+    assert witness.order == ["fetch"] * 4, "it asks now, although it was started with auto"
+    assert handle.session.state().system_state.recover == 0
+    assert engine.resume(handle, flow, recover=1).wait(PATIENCE)
+    assert engine.resume(handle, flow).wait(PATIENCE)
+    assert witness.order == ["fetch"] * 8
+
+
+def test_a_wait_says_in_the_card_when_it_goes_on(engine: Engine, witness: Witness, clock: FakeClock) -> None:
+    handle = engine.start(flow_of(witness, iter([FULL, None]), "none", Retry(1)), recover=1)
+    assert handle.result(PATIENCE) == "got it"
+    assert "it goes on by itself at" in bodies(handle.session, "TaskSuspended")[0]["detail"]

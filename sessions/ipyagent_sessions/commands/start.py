@@ -208,7 +208,7 @@ def _run_options(door: Door, options: argparse.Namespace, workflow: Workflow) ->
         pickle=getattr(options, "pickle", False),
         model=workflow.model,
         budget=limits,
-        recover=outage.policy(getattr(options, "recover", "ask")),
+        recover=outage.policy(getattr(options, "recover", None)),
     )
 
 

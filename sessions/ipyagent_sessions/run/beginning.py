@@ -77,7 +77,7 @@ def queue(
             options.pickle,
             options.model,
             options.budget,
-            options.recover,
+            options.recover or 0,
         ),
         task_id=task_id,
         actor=options.actor,
@@ -141,6 +141,7 @@ def _go_on(run: TaskRun, resume: Resume, now: dict[str, Any]) -> None:
         recovery.not_restored(run, lost=lost),
         differences,
         run.appender.lease.holder.as_dict(),
+        run.options.recover,
     )
     check(system.status, TaskState.RUNNING, run.options.actor)
     run.emit("TaskResumed", resumed, actor=run.options.actor)

@@ -100,7 +100,8 @@ async def outlast(run: TaskRun, name: str, reason: str, detail: str, *, at_least
     wait by itself, or has done so as often as it may, and when it is asked to stop.
     """
     tried = run.outages.get(name, 0)
-    if tried >= run.options.recover:
+    allowed = run.state.system_state.recover
+    if tried >= allowed:
         more = f" (tried {tried} times more)" if tried else ""
         run.stop("suspend", reason=reason, detail=f"{detail}{more}")
         run.check()
@@ -108,8 +109,8 @@ async def outlast(run: TaskRun, name: str, reason: str, detail: str, *, at_least
     wait = max(at_least_s, min(_LONGEST_S, _FIRST_S * _GROWTH**tried))
     until = datetime.fromtimestamp(run.clock.now() + wait, UTC).isoformat(timespec="seconds")
     if run.state.system_state.status is TaskState.RUNNING:
-        again = f"by itself at {until}, try {tried + 1} of {run.options.recover}"
-        run.move(TaskState.SUSPENDED, "TaskSuspended", p.TaskSuspended(reason, detail, again))
+        again = f"by itself at {until}, try {tried + 1} of {allowed}"
+        run.move(TaskState.SUSPENDED, "TaskSuspended", p.TaskSuspended(reason, f"{detail}; it goes on {again}", again))
     await run.rest(wait)
     run.works_again(cause=reason)
 
@@ -119,8 +120,10 @@ def over(run: TaskRun, name: str) -> None:
     run.outages.pop(name, None)
 
 
-def policy(text: str) -> int:
-    """How often a task may wait by itself, from `ask` (0) or `auto:N`.  Raises UsageError."""
+def policy(text: str | None) -> int | None:
+    """How often a task may wait by itself, from `ask` (0) or `auto:N`; None where nothing is said.  Raises UsageError."""
+    if text is None:
+        return None
     kind, _, number = text.partition(":")
     if kind == "ask" and not number:
         return 0
