@@ -111,7 +111,8 @@ def _tries(door: Door, options: argparse.Namespace) -> int:
     """How often a command may go on after a crash; a resume as its task was run before, where nothing else is said."""
     said = outage.policy(getattr(options, "recover", None))
     if said is None and options.command == "resume":
-        said = door.session(options.id).state().system_state.recover
+        with contextlib.suppress(IpyagentError):  # told by the command itself
+            said = door.session(options.id).state().system_state.recover
     return said or 0
 
 

@@ -88,7 +88,7 @@ class Records:
         still = leftovers.stop(found)
         for process in found:
             if process not in still:
-                self._process("ProcessEnded", process)
+                self._process("ProcessEnded", msgspec.structs.replace(process, stopped=True))
         ended = [f"{p.command} (pid {p.pid}) was still running and was ended" for p in found if p not in still]
         return ended + [f"{p.command} (pid {p.pid}) is still running and cannot be ended" for p in still]
 

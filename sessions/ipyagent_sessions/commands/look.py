@@ -20,7 +20,7 @@ from ipyagent_sessions.views import html as html_view
 from ipyagent_sessions.views import text as text_view
 from ipyagent_sessions.views.card import Card, card
 from ipyagent_sessions.views.shown import Shown, Table
-from ipyagent_sessions.views.story import line_of
+from ipyagent_sessions.views.story import line_of, steps_of
 
 LISTED: Final = 20
 WIDE: Final = 160
@@ -126,7 +126,7 @@ def log(session: Session, *, last: int, event_type: str | None) -> Table:
     found = [event for event in session.events(after=after) if event_type is None or event.event_type == event_type][-last:]
     return Table(
         ["seq", "time", "event", "activity", "what"],
-        [_log_row(event) for event in found],
+        [row for event in found for row in _log_rows(event)],
         right=["seq"],
         empty="no events of that kind",
         width=WIDE,
@@ -134,9 +134,12 @@ def log(session: Session, *, last: int, event_type: str | None) -> Table:
     )
 
 
-def _log_row(event: Event) -> list[Any]:
+def _log_rows(event: Event) -> list[list[Any]]:
+    """An event as it stands in the log: one line, and of a recovery one more for each of its steps."""
     attempt = f" (attempt {event.attempt})" if event.attempt and event.attempt > 1 else ""
-    return [event.seq, formats.clock(event.timestamp), event.event_type, f"{event.activity_id or ''}{attempt}", line_of(event)]
+    told = line_of(event)
+    row = [event.seq, formats.clock(event.timestamp), event.event_type, f"{event.activity_id or ''}{attempt}", told]
+    return [row, *(["", "", f"  {step}", "", came_to] for step, came_to in steps_of(event))]
 
 
 def state(session: Session, *, at: str | None) -> Shown:
@@ -198,7 +201,7 @@ def replay(door: Door, session: Session, *, to: str | None, last: int) -> Shown:
     until = at_of(session, to)
     picture = card_of(door, session, until if until is not None else session.last_seq())
     first = max(1, picture.seq - last + 1)
-    rows = [_log_row(event) for event in session.events(after=first - 1, until=until)]
+    rows = [row for event in session.events(after=first - 1, until=until) for row in _log_rows(event)]
     columns, right = ["seq", "time", "event", "activity", "what"], frozenset(["seq"])
     head = f"replay of {session.id}, events {first} to {picture.seq}; nothing is executed"
     if first > 1:

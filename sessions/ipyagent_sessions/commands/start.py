@@ -140,8 +140,8 @@ def fork(door: Door, options: argparse.Namespace) -> Shown:
     lines += outside.short(door, session, kept, "still there from after that event, and not undone:")
     if made is not None:
         lines += [*made.told, ISOLATED]
-    elif kept:
-        lines.append("both write in one folder; --isolate gives the fork its own")
+    else:
+        lines.append("both write in one folder, and their effects are not kept apart; --isolate gives the fork a folder of its own")
     lines.append(_how_to_go_on(door, child))
     return Shown(
         "\n".join(lines),
@@ -222,9 +222,9 @@ def go(door: Door, screen: Screen, handle: TaskHandle, *, background: bool) -> T
     try:
         return Ended(handle.session.id, handle.task_id, handle.result(), handle.kind)
     except TaskNotCompleted as error:
-        left = outside.rest_of_task(door, handle.session) if error.state == "failed" else []
+        left = outside.rest_of_task(door, handle.session) if error.state in ("failed", "cancelled") else []
         if left:
-            screen.update(Shown("\n".join(left)))
+            screen.final(Shown("\n".join(left)))
         error.hint = _hint(door, handle.session, error.state)
         raise
 

@@ -20,6 +20,12 @@ def line_of(event: Event) -> str:
     return told + took
 
 
+def steps_of(event: Event) -> list[tuple[str, str]]:
+    """The steps of a recovery, each with what it came to; nothing for another event."""
+    steps = payload_of(event).get("steps") if event.event_type == "RecoveryCompleted" else None
+    return [(str(step), str(came_to)) for step, came_to in steps.items()] if isinstance(steps, dict) else []
+
+
 def _started(body: dict[str, Any]) -> str:
     if body.get("kind") == "stage":
         return f"stage {body['name']}"
