@@ -192,7 +192,7 @@ def test_a_child_that_the_system_kills_is_read_as_short_of_memory(engine: Engine
     assert handle.session.state().system_state.reason == "resources"
 
 
-def test_a_resume_may_give_the_task_another_policy_and_that_one_stays(engine: Engine, witness: Witness, clock: FakeClock) -> None:
+def test_a_resume_may_give_the_task_another_policy_which_stays(engine: Engine, witness: Witness, clock: FakeClock) -> None:
     flow = flow_of(witness, iter([FULL] * 9), "none", Retry(1))
     handle = engine.start(flow, recover=2)
     assert handle.wait(PATIENCE)

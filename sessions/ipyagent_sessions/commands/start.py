@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ipyagent_sessions.effects.isolation import Made
 
 ISOLATED = "files of its tools and of ctx.folder are there; the kernel's variables, run_python and what others hold are shared"
+SHARED = "both write in one folder, and their effects are not kept apart; --isolate gives the fork a folder of its own"
 DIFFERS = "a rerun calls everything again for real: it costs again, and results may differ"
 
 
@@ -141,7 +142,7 @@ def fork(door: Door, options: argparse.Namespace) -> Shown:
     if made is not None:
         lines += [*made.told, ISOLATED]
     else:
-        lines.append("both write in one folder, and their effects are not kept apart; --isolate gives the fork a folder of its own")
+        lines.append(SHARED)
     lines.append(_how_to_go_on(door, child))
     return Shown(
         "\n".join(lines),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -14,6 +14,7 @@ from ipyagent_sessions.log.live import Live
 from ipyagent_sessions.run import control, resources
 from ipyagent_sessions.run.task import TaskRun
 from ipyagent_sessions.state import Active, State
+
 
 def not_restored(run: TaskRun, *, lost: bool) -> list[str]:
     """What of the last execution a resume cannot give back (R112): nothing in the process that it stopped in."""
@@ -109,7 +110,7 @@ def _how_it_is(holder: dict[str, Any]) -> str:
     with contextlib.suppress(msgspec.ValidationError):
         known = msgspec.convert(holder, Holder)
         if known.pid != os.getpid() and is_alive(known, heartbeat_age=None):
-            return f"process {pid} gave no sign of life and was taken over from: it is stopped, not gone, and appends nothing more"
+            return f"process {pid} gave no sign of life and was taken over from: it is stopped, not gone, and appends no more"
     return f"process {pid} is gone and left the lease"
 
 
