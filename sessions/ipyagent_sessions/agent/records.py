@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from ipyagent_sessions import config
+from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.agent.settings import Settings
 from ipyagent_sessions.agent.surroundings import Surroundings
@@ -80,6 +81,27 @@ class Records:
     def changed(self) -> list[str]:
         """The files that are no longer what the model has seen, one line each."""
         return [f"{found.path} is {found.how} since you read it" for found in self.bench.changed_since_seen()]
+
+    def stale(self) -> list[str]:
+        """Of these, the ones that somebody else has changed: they do not hold what this session itself has left there."""
+        changed = self.bench.changed_since_seen()
+        left = self._left() if changed else {}
+        others = [f for f in changed if f.path not in left or left[f.path] != self.bench.workspace.sha256(f.path)]
+        return [f"{found.path} is {found.how} since the agent read it" for found in others]
+
+    def _left(self) -> dict[str, str | None]:
+        """sha256 by path of what tools and checked sections left in a file, None where they removed it."""
+        left: dict[str, str | None] = {}
+        for event in self._run.session.events():
+            if event.event_type == "FileWritten" or (event.event_type == "FileRolledBack" and event.actor == ev.ENGINE):
+                body = msgspec.json.decode(event.payload)
+                checksum = body.get("checksum")
+                left[self._in_bench(body["path"])] = checksum.removeprefix(_SHA) if checksum else None
+        return left
+
+    def _in_bench(self, path: str) -> str:
+        """A path of the log, as the tools have it."""
+        return Path(os.path.relpath(self._cwd / path, self.bench.folder)).as_posix()
 
     def end_leftovers(self) -> list[str]:
         """End what tools of earlier executions started and nobody ended, as after a kill -9 of the kernel; gives one line for
@@ -169,9 +191,8 @@ class Records:
             return None
         name = found.get("before")
         before = self._run.session.blobs.read(name) if name else None
-        path = Path(os.path.relpath(self._cwd / found["path"], self.bench.folder)).as_posix()
         return FileChange(
-            path,
+            self._in_bench(found["path"]),
             found.get("tool", ""),
             call,
             before,
