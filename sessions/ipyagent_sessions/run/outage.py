@@ -37,7 +37,9 @@ _CLIENTS: Final = {
     "aiohttp": {"ClientConnectionError", "ServerTimeoutError"},
 }
 """The classes of HTTP clients that say the network is away, by the package they come from."""
-_BUSY: Final = frozenset({429, 503})
+_BUSY: Final = frozenset({408, 425, 429, 529})
+_NEVER: Final = frozenset({501, 505, 511})
+"""Of a server's own failures those that no waiting mends."""
 _FIRST_S: Final = 5.0
 _LONGEST_S: Final = 600.0
 _GROWTH: Final = 4.0
@@ -53,7 +55,7 @@ def kind_of(error: BaseException) -> Short | None:
     if isinstance(error, ChildDied):
         return "resources" if error.returncode == -getattr(signal, "SIGKILL", 9) else None
     if isinstance(error, urllib.error.HTTPError) or _status(error) is not None:
-        return "network" if _status(error) in _BUSY else None
+        return "network" if _is_away(_status(error) or 0) else None
     if isinstance(error, urllib.error.URLError) and isinstance(error.reason, BaseException):
         return kind_of(error.reason)
     if isinstance(error, ConnectionError | TimeoutError | socket.gaierror):
@@ -82,6 +84,11 @@ def asked_wait(error: BaseException | None, now: float) -> float:
         at = email.utils.parsedate_to_datetime(said)
         return max(0.0, (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - now)
     return 0.0
+
+
+def _is_away(status: int) -> bool:
+    """Whether an HTTP status says that the server cannot answer now (R130)."""
+    return status in _BUSY or (500 <= status < 600 and status not in _NEVER)
 
 
 def _status(error: BaseException) -> int | None:
