@@ -300,7 +300,7 @@ class CheckpointCreated(Payload):
 class RecoveryCompleted(Payload):
     """`cause` is worker_lost, or resources where memory ran short.  Of the open calls `repeated` run again, of `to_verify` a
     verify function says whether they happened, of `unknown` a person does.  `steps` says what detect, assess, prepare,
-    restore, continue and verify came to."""
+    restore, continue and verify came to; `lost_work_s` is the time that the open calls had taken by the last sign of life."""
 
     from_seq: int
     cause: str
@@ -314,6 +314,7 @@ class RecoveryCompleted(Payload):
     not_restored: list[str] = []
     to_verify: list[str] = []
     steps: dict[str, str] = {}
+    lost_work_s: float = 0.0
 
 
 class ControlRequested(Payload):

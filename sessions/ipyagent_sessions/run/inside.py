@@ -65,7 +65,9 @@ def declare_effect(what: str, name: str, note: str = "") -> None:
         )
     for given in (what, name, note):
         if not isinstance(given, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers without a type checker
-            raise UsageError(f"declare_effect: {given!r} is no text", hint='declare_effect("row", "orders/17", "price 3 -> 4")')
+            raise UsageError(
+                f"declare_effect: {given!r} is no text", hint='declare_effect("row", "orders/17", "price 3 -> 4")'
+            )
     if not name.strip():
         raise UsageError("declare_effect: the effect has no name", hint='say which one: declare_effect("row", "orders/17")')
     if not what.isidentifier() or what in TAKEN:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.log.lease import Holder, boot, host, is_alive
 from ipyagent_sessions.log.live import Live
 from ipyagent_sessions.run import control, resources
 from ipyagent_sessions.run.task import TaskRun
 from ipyagent_sessions.state import Active, State
+
+_WORTH_TELLING_S: Final = 0.1
 
 
 def not_restored(run: TaskRun, *, lost: bool) -> list[str]:
@@ -35,9 +38,11 @@ def completed(
     verify = [i for i in unknown if opened[i].verifiable]
     ask = [i for i in unknown if not opened[i].verifiable]
     execution, loaded = run.state.execution_state, run.appender.loaded
+    lost_s = sum(max(0.0, loss.at - ev.seconds_of(opened[i].since)) for i in repeat)
     told = [_done(execution.done, execution.total)]
     if repeat:
-        told.append(_counted(len(repeat), "open activity runs again", "open activities run again"))
+        again = _counted(len(repeat), "open activity runs again", "open activities run again")
+        told.append(f"{again} ({lost_s:.1f} s of work)" if lost_s >= _WORTH_TELLING_S else again)
     if verify:
         told.append(_counted(len(verify), "is verified first", "are verified first"))
     if ask:
@@ -55,6 +60,7 @@ def completed(
         list(control.NOT_RESTORED),
         verify,
         _steps(run, loss.told, differences, told),
+        round(lost_s, 3),
     )
 
 
@@ -77,10 +83,12 @@ def _steps(run: TaskRun, loss: str, differences: list[str], told: list[str]) -> 
 
 
 class Loss(NamedTuple):
-    """How a lost holder was lost: `cause` is worker_lost, or resources where the system ended it for lack of memory."""
+    """How a lost holder was lost: `cause` is worker_lost, or resources where the system ended it for lack of memory; `at` is
+    when it was last heard of."""
 
     cause: str
     told: str
+    at: float
 
 
 def loss_of(run: TaskRun) -> Loss:
@@ -88,7 +96,7 @@ def loss_of(run: TaskRun) -> Loss:
     holder, known = run.state.system_state.holder, run.session.live()
     told = [_how_it_is(holder)]
     if known is None or known.task_id != run.task_id:
-        return Loss("worker_lost", told[0])
+        return Loss("worker_lost", told[0], 0.0)
     told.append(f"its last sign of life was {max(0.0, run.clock.now() - known.heartbeat):.0f} s before")
     room = resources.Room(known.memory_used or 0, known.memory_total or 1, known.disk_free or 0, known.disk_total or 0)
     if room.memory_short:
@@ -101,7 +109,7 @@ def loss_of(run: TaskRun) -> Loss:
     if known.disk_total and room.disk_short:
         told.append("the disk was nearly full")
     short = room.memory_short or (killed > 0 and room.memory_used >= room.memory_total / 2)
-    return Loss("resources" if short else "worker_lost", "; ".join(told))
+    return Loss("resources" if short else "worker_lost", "; ".join(told), known.heartbeat)
 
 
 def _how_it_is(holder: dict[str, Any]) -> str:
