@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from tests.run.harness import PATIENCE, Engine, Gate, bodies
@@ -148,8 +149,13 @@ def test_a_loss_tells_what_its_last_sign_of_life_and_the_killers_count_say(
     assert said in told["steps"]["detect"]
 
 
-def test_the_work_that_is_done_again_is_told_in_seconds(engine: Engine, gate: Gate, clock: FakeClock) -> None:
-    @workflow(default_effect="idempotent")
+@pytest.mark.parametrize("effect", ["none", "idempotent"])
+def test_the_work_that_is_done_again_is_told_in_seconds(
+    engine: Engine, gate: Gate, clock: FakeClock, effect: Literal["none", "idempotent"]
+) -> None:
+    """Of an effect-free activity not even the start is on disk when it is cut off."""
+
+    @workflow(default_effect=effect)
     async def flow(ctx: Context) -> str:
         await ctx.run(gate.passing)
         return "done"
@@ -158,11 +164,13 @@ def test_the_work_that_is_done_again_is_told_in_seconds(engine: Engine, gate: Ga
     gate.reached()
     clock.advance(90)
     wait_until(lambda: _heard(handle.session) >= clock.now(), timeout=PATIENCE, what="a sign of life after that")
+    last_word = handle.session.layout.live.read_bytes()
     session = engine.crash(handle)
+    session.layout.live.write_bytes(last_word)  # a killed process has no time for another
     gate.open()
     assert engine.resume(session, flow).result(PATIENCE) == "done"
     (told,) = bodies(session, "RecoveryCompleted")
-    assert told["lost_work_s"] == 90
+    assert (told["lost_work_s"], told["repeated"]) == (90, ["main/passing#1"])
     assert "1 open activity runs again (90.0 s of work)" in told["sentence"]
     (row,) = engine.store.sql("SELECT lost_work_s FROM recoveries").rows()
     assert row["lost_work_s"] == 90

@@ -104,7 +104,7 @@ class _Turn(AbstractCapability[Any]):
 
 
 def _stale(ctx: Context, records: Records | None) -> list[str]:
-    """The files that others have changed since the model read them, told to the person (R108): before any request or effect."""
+    """The files that others have changed since the model read them; the person is told before any request or effect (R108)."""
     found = records.stale() if records is not None else []
     if found:
         more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""

@@ -39,6 +39,11 @@ def completed(
     ask = [i for i in unknown if not opened[i].verifiable]
     execution, loaded = run.state.execution_state, run.appender.loaded
     lost_s = sum(max(0.0, loss.at - ev.seconds_of(opened[i].since)) for i in repeat)
+    begun = [
+        i for i in loss.now if i not in opened and i not in run.state.business_state.results
+    ]  # their start was not on disk
+    lost_s += len(begun) * max(0.0, loss.at - loss.durable)
+    repeat += sorted(begun)
     told = [_done(execution.done, execution.total)]
     if repeat:
         again = _counted(len(repeat), "open activity runs again", "open activities run again")
@@ -84,15 +89,18 @@ def _steps(run: TaskRun, loss: str, differences: list[str], told: list[str]) -> 
 
 class Loss(NamedTuple):
     """How a lost holder was lost: `cause` is worker_lost, or resources where the system ended it for lack of memory; `at` is
-    when it was last heard of."""
+    when it was last heard of, `durable` when the last event was made that reached the disk, `now` what ran by its last word."""
 
     cause: str
     told: str
     at: float
+    durable: float = 0.0
+    now: tuple[str, ...] = ()
 
 
-def loss_of(run: TaskRun) -> Loss:
-    """How the loss of the last holder shows; asked before the next one is logged.  `live.json` is its last sign of life."""
+def loss_of(run: TaskRun, durable: float) -> Loss:
+    """How the loss of the last holder shows; asked before the next one is logged.  `live.json` is its last sign of life,
+    `durable` the time of its last event, in seconds since the epoch."""
     holder, known = run.state.system_state.holder, run.session.live()
     told = [_how_it_is(holder)]
     if known is None or known.task_id != run.task_id:
@@ -109,7 +117,7 @@ def loss_of(run: TaskRun) -> Loss:
     if known.disk_total and room.disk_short:
         told.append("the disk was nearly full")
     short = room.memory_short or (killed > 0 and room.memory_used >= room.memory_total / 2)
-    return Loss("resources" if short else "worker_lost", "; ".join(told), known.heartbeat)
+    return Loss("resources" if short else "worker_lost", "; ".join(told), known.heartbeat, durable, tuple(known.now))
 
 
 def _how_it_is(holder: dict[str, Any]) -> str:
