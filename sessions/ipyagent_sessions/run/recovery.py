@@ -89,7 +89,7 @@ def _steps(run: TaskRun, loss: str, differences: list[str], told: list[str]) -> 
 
 class Loss(NamedTuple):
     """How a lost holder was lost: `cause` is worker_lost, or resources where the system ended it for lack of memory; `at` is
-    when it was last heard of, `durable` when the last event was made that reached the disk, `now` what ran by its last word."""
+    when it was last heard of, `durable` when the last event that reached the disk was made, `now` what ran at last."""
 
     cause: str
     told: str
