@@ -20,6 +20,7 @@ import msgspec
 from ipyagent_sessions import config
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
+from ipyagent_sessions.agent import abandoned
 from ipyagent_sessions.agent.settings import Settings
 from ipyagent_sessions.agent.surroundings import Surroundings
 from ipyagent_sessions.agent.tools import leftovers
@@ -106,25 +107,12 @@ class Records:
     def end_leftovers(self) -> list[str]:
         """End what tools of earlier executions started and nobody ended, as after a kill -9 of the kernel; gives one line for
         each, saying so of one that could not be ended."""
-        found = leftovers.living(self._unended(), self._run.session.id)
+        found = leftovers.living(abandoned.unended(self._run.session.events()), self._run.session.id)
         still = leftovers.stop(found)
         for process in found:
             if process not in still:
                 self._process("ProcessEnded", msgspec.structs.replace(process, stopped=True))
-        ended = [f"{p.command} (pid {p.pid}) was still running and was ended" for p in found if p not in still]
-        return ended + [f"{p.command} (pid {p.pid}) is still running and cannot be ended" for p in still]
-
-    def _unended(self) -> list[Started]:
-        """The processes that earlier executions started and that nobody saw end."""
-        open_ones: dict[tuple[int, float], Started] = {}
-        for event in self._run.session.events():
-            if event.event_type in ("ProcessStarted", "ProcessEnded"):
-                process = msgspec.json.decode(event.payload, type=Started)
-                if event.event_type == "ProcessStarted":
-                    open_ones[process.pid, process.started] = process
-                else:
-                    open_ones.pop((process.pid, process.started), None)
-        return list(open_ones.values())
+        return abandoned.told(found, still)
 
     def _report(self, what: FileChange | FileRead | Picture) -> None:
         """Log what a tool tells, durably for a change: it happens only after this returned.  Raises PersistenceError."""
