@@ -115,12 +115,15 @@ class TaskFailed(Payload):
 
 
 class TaskCancelled(Payload):
+    """Of the declared compensations `compensated` ran, `compensations_pending` could not, and of `needs_person` they failed."""
+
     reason: str = ""
     artefacts: dict[str, list[str]] = {}
     compensated: list[str] = []
     compensations_pending: list[str] = []
     irreversible: list[str] = []
     still_running: list[str] = []
+    needs_person: list[str] = []
 
 
 class ActivityStarted(Payload):

@@ -69,6 +69,21 @@ def _resumed(body: dict[str, Any]) -> str:
     return f"after {body.get('cause', '')}{'; ' + body['instruction'] if body.get('instruction') else ''}{gone}"
 
 
+def _running(body: dict[str, Any]) -> str:
+    return f"; still running: {', '.join(body['still_running'])}" if body.get("still_running") else ""
+
+
+def _cancelled(body: dict[str, Any]) -> str:
+    told = [str(body["reason"])] if body.get("reason") else []
+    lists = {
+        "compensated": "undone",
+        "compensations_pending": "not undone",
+        "needs_person": "undoing failed, a person is needed",
+    }
+    told += [f"{words}: {', '.join(body[key])}" for key, words in lists.items() if body.get(key)]
+    return ("; ".join(told) + _running(body)).removeprefix("; ")
+
+
 def _progressed(body: dict[str, Any]) -> str:
     far = f"{body.get('done', 0)} of {body.get('total') or 'unknown'}" if body.get("done") or body.get("total") else ""
     return f"{far} {body.get('text', '')}".strip()
@@ -88,11 +103,13 @@ _TELLERS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     "TaskQueued": lambda b: f"{b['target'].rpartition(':')[2]}{', a rerun of ' + b['rerun_of'] if b.get('rerun_of') else ''}",
     "TaskStarted": lambda b: "started",
     "TaskSuspended": lambda b: f"{b['reason']}: {b.get('detail', '')}",
-    "TaskInterrupted": lambda b: f"{len(b.get('drained', []))} finished first, {len(b.get('aborted', []))} stopped",
+    "TaskInterrupted": lambda b: (
+        f"{len(b.get('drained', []))} finished first, {len(b.get('aborted', []))} stopped{_running(b)}"
+    ),
     "TaskResumed": _resumed,
     "TaskCompleted": lambda b: "completed",
     "TaskFailed": lambda b: f"{b['error_type']}: {b['error']}",
-    "TaskCancelled": lambda b: str(b.get("reason", "")),
+    "TaskCancelled": _cancelled,
     "ActivityStarted": _started,
     "ActivityProgressed": _progressed,
     "ActivityCompleted": _completed,
