@@ -115,7 +115,7 @@ class TaskFailed(Payload):
 
 
 class TaskCancelled(Payload):
-    """Of the declared compensations `compensated` ran, `compensations_pending` could not, and of `needs_person` they failed."""
+    """Of the declared compensations `compensated` ran, `compensations_pending` did not, and those of `needs_person` failed."""
 
     reason: str = ""
     artefacts: dict[str, list[str]] = {}
