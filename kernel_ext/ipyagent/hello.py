@@ -53,7 +53,8 @@ def found(notebook: str | None) -> str:
         of = f" of {summary.total}" if summary.total is not None else ""
         how = {
             "lost": f"stopped at activity {summary.done}{of}: the process that ran it is gone",
-            "running": f"running at activity {summary.done}{of} in another process",
+            "running": f"running at activity {summary.done}{of} in another process"
+            + (f", which is silent for {listed.silence:.0f} s" if listed.silence is not None else ""),
             "suspended": f"suspended: {summary.detail or summary.reason}",
             "interrupted": f"interrupted at activity {summary.done}{of}",
         }.get(listed.state, listed.state)
@@ -62,6 +63,6 @@ def found(notebook: str | None) -> str:
         return ""
     more = f"\n  and {len(unfinished) - _MOST} more: %agent ls" if len(unfinished) > _MOST else ""
     shown = "\n  ".join(lines)
-    return (
-        f"ipyagent found unfinished work:\n  {shown}{more}\nRun its cell again, or: %agent resume {unfinished[0].session_id}"
-    )
+    told = f"ipyagent found unfinished work:\n  {shown}{more}"
+    stopped = [listed.session_id for listed in unfinished if listed.state != "running"]
+    return f"{told}\nRun its cell again, or: %agent resume {stopped[0]}" if stopped else f"{told}\nLook: %agent status"

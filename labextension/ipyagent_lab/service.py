@@ -38,6 +38,8 @@ _BATCH: Final = 250
 _READERS: Final = 4
 _CONTROLS: Final = 8
 _MOST_CONTROLS: Final = 64
+_STORE_S: Final = 1.0
+"""How often it is looked whether there is a store by now."""
 
 
 class Service:
@@ -75,23 +77,33 @@ class Service:
         self._tasks: list[asyncio.Task[None]] = []
         self._touched: set[str] = set()
         self._reading: asyncio.Task[None] | None = None
+        self._awaiting: asyncio.Task[None] | None = None
 
     # Life
 
     async def start(self) -> None:
-        """Begin to watch, if there is a store; otherwise the first request does."""
+        """Begin to watch: now if there is a store, else once a kernel or a request has made one."""
         if (self.root / "store.json").is_file():
             with contextlib.suppress(Exception):  # told to whoever asks
                 await self.store()
+        else:
+            self._awaiting = asyncio.create_task(self._await_store())
+
+    async def _await_store(self) -> None:
+        """Tasks of a first notebook need a watchdog too, when no page of ours is open that would ask for the store."""
+        while not (self.root / "store.json").is_file():
+            await self.clock.sleep(_STORE_S)
+        with contextlib.suppress(Exception):  # told to whoever asks
+            await self.store()
 
     async def stop(self) -> None:
         self.audience.stop()
         self.herald.stop()
         self.rescuer.stop()
-        reading = [self._reading] if self._reading is not None else []
-        for task in [*self._tasks, *reading]:
+        ours = [*self._tasks, *(task for task in (self._reading, self._awaiting) if task is not None)]
+        for task in ours:
             task.cancel()
-        await asyncio.gather(*self._tasks, *reading, return_exceptions=True)
+        await asyncio.gather(*ours, return_exceptions=True)
         for pool in (self._readers, self._controls):
             pool.shutdown(wait=False, cancel_futures=True)
 

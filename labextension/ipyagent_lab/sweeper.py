@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from ipyagent_lab.index import Index
 from ipyagent_lab.reading import DAMAGED
+from ipyagent_sessions.agent import abandoned
 from ipyagent_sessions.clock import Clock
 from ipyagent_sessions.errors import IpyagentError, LeaseHeld, NotFound
 from ipyagent_sessions.events import seconds_of
@@ -158,7 +159,9 @@ class Sweeper:
     def _attend(self, session: Session, case: Case) -> Seen | None:
         try:
             _ = session.header
-            control.attend(session, by=BY)
+            state = control.attend(session, by=BY)
+            if state.system_state.status is TaskState.CANCELLED:
+                abandoned.end(session, by=BY)
         except LeaseHeld:
             return None  # somebody was quicker
         except NotFound:

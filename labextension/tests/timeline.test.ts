@@ -139,6 +139,19 @@ test('events are fetched once, in order, page after page', async () => {
   assert.deepEqual([feed.events.length, feed.lanes.lastSeq, asked.length], [26, 26, 4]);
 });
 
+test('the end of a cancelled task and a resume say what is left', () => {
+  const cancelled = { reason: 'enough', compensated: ['a'], needs_person: ['b'], still_running: ['c'] };
+  assert.equal(
+    storyOf(anEvent(1, 'TaskCancelled', 0, { payload: cancelled })),
+    'enough; undone: a; undoing failed, a person is needed: b; still running: c'
+  );
+  assert.equal(storyOf(anEvent(1, 'TaskCancelled', 0, { payload: {} })), '');
+  assert.equal(
+    storyOf(anEvent(1, 'TaskResumed', 0, { payload: { cause: 'approval', not_restored: ['kernel variables', 'open connections'] } })),
+    'after approval; not restored: kernel variables, open connections'
+  );
+});
+
 test('an unknown type is told with its payload, a hostile one as text', () => {
   assert.equal(storyOf(anEvent(1, 'Weird', 0, { payload: { a: 1 } })), '{"a":1}');
   assert.equal(storyOf(anEvent(1, 'FileWritten', 0, { payload: { path: 'a.py', checksum: null } })), 'a.py removed');

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import getpass
 import io
@@ -87,7 +88,7 @@ def main(argv: list[str] | None = None) -> int:
             words = ["help", words[0]]
         options = parser.parse("ipyagent", words)
         door = _door(store)
-        tries = outage.policy(getattr(options, "recover", "ask"))
+        tries = _tries(door, options)
         if tries and supervise.wanted() and not options.bg:
             return supervise.run(door.store, list(sys.argv[1:] if argv is None else argv), tries)
         result = perform(door, TerminalScreen(), options)
@@ -104,6 +105,15 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:
         print(plain_lines(f"ipyagent: {error.filename or 'the store'}: {error.strerror or error}"), file=sys.stderr)
         return 1
+
+
+def _tries(door: Door, options: argparse.Namespace) -> int:
+    """How often a command may go on after a crash; a resume as its task was run before, where nothing else is said."""
+    said = outage.policy(getattr(options, "recover", None))
+    if said is None and options.command == "resume":
+        with contextlib.suppress(IpyagentError):  # told by the command itself
+            said = door.session(options.id).state().system_state.recover
+    return said or 0
 
 
 def _globals(words: list[str]) -> tuple[str | None, bool, list[str]]:

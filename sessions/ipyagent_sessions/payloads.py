@@ -81,12 +81,15 @@ class TaskInterrupted(Payload):
 
 
 class TaskResumed(Payload):
+    """`recover` is a policy that is new from here on, None where it stays (see TaskQueued)."""
+
     attempt: int = 1
     cause: str = ""
     instruction: str = ""
     not_restored: list[str] = []
     differences: list[str] = []
     holder: dict[str, Any] = {}
+    recover: int | None = None
 
 
 class TaskCompleted(Payload):
@@ -112,12 +115,15 @@ class TaskFailed(Payload):
 
 
 class TaskCancelled(Payload):
+    """Of the declared compensations `compensated` ran, `compensations_pending` did not, and those of `needs_person` failed."""
+
     reason: str = ""
     artefacts: dict[str, list[str]] = {}
     compensated: list[str] = []
     compensations_pending: list[str] = []
     irreversible: list[str] = []
     still_running: list[str] = []
+    needs_person: list[str] = []
 
 
 class ActivityStarted(Payload):
@@ -297,7 +303,7 @@ class CheckpointCreated(Payload):
 class RecoveryCompleted(Payload):
     """`cause` is worker_lost, or resources where memory ran short.  Of the open calls `repeated` run again, of `to_verify` a
     verify function says whether they happened, of `unknown` a person does.  `steps` says what detect, assess, prepare,
-    restore, continue and verify came to."""
+    restore, continue and verify came to; `lost_work_s` is the time that the open calls had taken by the last sign of life."""
 
     from_seq: int
     cause: str
@@ -311,6 +317,7 @@ class RecoveryCompleted(Payload):
     not_restored: list[str] = []
     to_verify: list[str] = []
     steps: dict[str, str] = {}
+    lost_work_s: float = 0.0
 
 
 class ControlRequested(Payload):

@@ -209,6 +209,13 @@ class Session:
             return "empty"
         return effective(TaskState(found.state), held=found.state != TaskState.RUNNING or self.held())
 
+    def silence(self) -> float | None:
+        """Seconds since the holder's last sign of life, once these are more than two heartbeats; None before that.
+
+        Of a running task it means that its process is stopped, or cannot write.
+        """
+        return lease.silence(self.layout)
+
     def live(self) -> live.Live | None:
         """What is going on now, None when nothing wrote it yet."""
         return live.read_live(self.layout)

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from ipyagent_sessions import events, folding, payloads
 from ipyagent_sessions.errors import IpyagentError, NewerFormat, NotFound, UsageError
+from ipyagent_sessions.lifecycle import TaskState
 from ipyagent_sessions.log import live
 from ipyagent_sessions.place import ID, Place
 from ipyagent_sessions.session import Session, summarise
@@ -31,12 +32,14 @@ _CANDIDATES: Final = 8
 
 class Listed(Struct):
     """One line of a listing.  For a session that cannot be read `state` is damaged, or newer (than this version), `problem`
-    says why, and the rest is empty."""
+    says why, and the rest is empty.  `silence` is the seconds since the last sign of life of a running one's holder, once they
+    are too many (`Session.silence`)."""
 
     session_id: str
     summary: live.Summary | None
     state: str
     problem: str = ""
+    silence: float | None = None
 
 
 class Store(Place):
@@ -89,7 +92,8 @@ class Store(Place):
             if not _is_whole(summary, session_id):
                 summary = summarise(session_id, session.state())
                 events.seconds_of(summary.updated_at)
-            return Listed(session_id, summary, session.effective_state(summary))
+            state = session.effective_state(summary)
+            return Listed(session_id, summary, state, silence=session.silence() if state == TaskState.RUNNING else None)
         except NewerFormat as error:
             return Listed(session_id, None, "newer", str(error))
         except (IpyagentError, OSError) as error:

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Terminal
 
+from ipyagent_lab.testing import LONG
 from ipyagent_sessions.commands import supervise
+from ipyagent_sessions.events import payload_of
 from ipyagent_sessions.store import Store
+from ipyagent_sessions.testing import Child, wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
 
@@ -60,3 +63,35 @@ def test_a_crash_loop_ends_suspended(here: Path, terminal: Terminal) -> None:
 def test_the_same_commandgiven_again_is_what_is_given_again() -> None:
     words = ["run", "m:f", "--new", "--session", "new", "--recover", "auto:1", "--", "--new"]
     assert supervise.given_again(words) == ["run", "m:f", "--recover", "auto:1", "--", "--new"]
+
+
+def test_the_signal_is_in_the_log_and_a_loss_of_somebody_else_is_left_to_others(here: Path, terminal: Terminal) -> None:
+    store = Store(here / "store")
+    with Child(LONG, str(store.root)) as child:
+        other = store.session(child.expect("session"))
+        wait_until(lambda: other.state().system_state.status == "running", timeout=30, what="the other task runs")
+        child.kill()
+
+    said = terminal("run", "fragile:walk", "--recover", "auto:1", "--deaths", "99")
+
+    assert said.status == 1
+    (ours,) = [store.session(i) for i in store.session_ids() if i != other.id]
+    assert ours.id in said.err
+    losses = [payload_of(e)["detail"] for e in ours.events() if e.event_type == "TaskSuspended"]
+    assert len(losses) == 2
+    assert all("was ended by SIGKILL: stopped at activity 2" in told for told in losses)
+    assert other.effective_state() == "lost", "not the supervisor's business"
+
+
+def test_a_resume_is_watched_as_its_task_was_run_before_and_not_where_ask_is_said(here: Path, terminal: Terminal) -> None:
+    terminal("run", "fragile:walk", "--recover", "auto:1", "--deaths", "4")
+    assert (here / "witness").read_text().split().count("2") == 2
+
+    said = terminal("resume")
+
+    assert said.status == 1
+    assert "died 2 times in a row" in said.err
+    assert (here / "witness").read_text().split().count("2") == 4
+    assert terminal("resume", "--recover", "ask").status == 0
+    (found,) = Store(here / "store").sessions()
+    assert Store(here / "store").session(found.session_id).state().system_state.recover == 0

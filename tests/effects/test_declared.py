@@ -122,3 +122,13 @@ def test_outside_of_an_activity_it_is_refused() -> None:
 
     with pytest.raises(UsageError, match="outside of an activity"):
         asyncio.run(outside())
+
+
+@pytest.mark.parametrize("given", [(5, "a"), ("row", None), ("row", "a", 7), ("row", ""), ("row", "  ")], ids=repr)
+def test_what_is_no_text_or_has_no_name_is_one_clear_error(engine: Engine, given: tuple[Any, ...]) -> None:
+    def wrong() -> str:
+        with pytest.raises(UsageError, match="declare_effect"):
+            declare_effect(*given)
+        return "refused"
+
+    assert engine.start(flow_of(wrong, effect="idempotent")).result(PATIENCE) == "refused"

@@ -117,6 +117,16 @@ def test_a_command_is_unknown_until_its_end_or_its_call_is_logged(script: Script
     assert [line(e) for e in still_there(ledger(session.events()))] == ["command make"]
 
 
+def test_a_command_that_was_stopped_is_not_called_done(script: Script, session: Session) -> None:
+    call = start(script, "run_shell", kind="tool")
+    process = {"pid": 7, "started": 1.5, "command": "make", "mark": "m"}
+    script.emit("ProcessStarted", process, parent=call, ignorable=True)
+    script.emit("ProcessEnded", {**process, "stopped": True}, parent=call, ignorable=True)
+    script.appender.barrier()
+    assert states(session) == {"main/run_shell#1": "unknown", "make": "failed"}
+    assert [line(e) for e in still_there(ledger(session.events()))] == ["command make (failed: stopped before its end)"]
+
+
 def test_only_a_file_whose_pre_image_is_known_is_restorable(script: Script, session: Session) -> None:
     call = start(script, "write_file", effect="idempotent", kind="tool")
     write(script, "new.txt", call)

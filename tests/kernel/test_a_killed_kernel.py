@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.kernel.notebook import DEADLINE_S, DEFINITIONS, Notebook
 
+from ipyagent import hello
+from ipyagent_lab.testing import LONG
 from ipyagent_sessions.store import Store
-from ipyagent_sessions.testing import wait_until
+from ipyagent_sessions.testing import Child, wait_until
 
 
 def _killed_in_step_2(folder: Path) -> None:
@@ -81,3 +84,16 @@ def test_a_lost_task_is_shown_as_lost_before_anybody_has_written_it(tmp_path: Pa
         assert "lost" in notebook.run("%agent ls").text
         assert "stopped at activity 2 of 5" in notebook.run("%agent status").text
         assert "TaskSuspended" not in notebook.run("%agent log").text
+
+
+def test_work_that_runs_elsewhere_is_not_offered_to_be_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IPYAGENT_STORE", str(tmp_path / "store"))
+    store = Store(tmp_path / "store")
+    with Child(LONG, str(store.root)) as child:
+        session = store.session(child.expect("session"))
+        wait_until(lambda: session.state().system_state.status == "running", timeout=DEADLINE_S, what="it runs")
+        said = hello.found(None)
+        assert "in another process" in said
+        assert "resume" not in said
+        child.kill()
+    assert f"%agent resume {session.id}" in hello.found(None)

@@ -6,10 +6,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from jupyter_server.serverapp import ServerApp
 
+from ipyagent_lab import service as serving
 from ipyagent_lab import sweeper as sweeping
 from ipyagent_lab.index import Index
 from ipyagent_lab.reading import read_entry
@@ -234,3 +236,22 @@ async def test_ten_thousand_resting_sessions_cost_a_sweep_a_few_looks(
         assert len(looked) - before <= 8 + 20
         turns |= set(looked)
     assert set(watchdog.index.waiting()) <= turns, "all get their turn"
+
+
+async def test_a_store_that_a_kernel_makes_after_the_server_has_started_is_watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "_STORE_S", 0.01)
+    root = tmp_path / "made later"
+    service = serving.Service(root, logging.getLogger("late"), notify=False)
+    await service.start()
+    try:
+        assert not root.exists(), "a server by itself makes no store"
+        store = Store(root)
+        with Child(LONG, str(root)) as child:
+            session = store.session(child.expect("session"))
+            await until(lambda: session.state().system_state.status == "running", "it runs")
+            child.kill()
+        await until(lambda: session.state().system_state.reason == "worker_lost", "the loss is written down")
+    finally:
+        await service.stop()

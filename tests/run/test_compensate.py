@@ -14,6 +14,7 @@ from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Workflow, workflow
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.testing import FaultyDisk
+from ipyagent_sessions.views.story import line_of
 
 
 class Crash(BaseException):
@@ -256,3 +257,18 @@ def test_a_holder_that_is_fenced_while_it_undoes_leaves_at_once_and_writes_nothi
     assert witness.order == [*DONE, "undo 3"]
     assert list(session.events())[-1].event_type == "ActivityProgressed"
     assert session.layout.summary.read_bytes() == found[0]
+
+
+def test_a_compensation_that_fails_in_a_cancel_is_named_in_its_end_and_told(
+    engine: Engine, witness: Witness, gate: Gate
+) -> None:
+    deploy = Deploy(witness, gate, "wait")
+    deploy.broken = {2}
+    handle = engine.start(deploy.flow())
+    gate.reached()
+    handle.ask("cancel", "user:anna", reason="enough")
+    session = engine.ended(handle, "cancelled")
+    (told,) = bodies(session, "TaskCancelled")
+    assert (told["compensated"], told["needs_person"]) == (["main/do:3", "main/do:1"], ["main/do:2"])
+    said = line_of(of_type(session, "TaskCancelled")[0])
+    assert said == "enough; undone: main/do:3, main/do:1; undoing failed, a person is needed: main/do:2"

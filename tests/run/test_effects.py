@@ -251,3 +251,29 @@ def test_a_task_whose_start_cannot_be_written_does_not_start(engine: Engine, dis
     assert witness.order == []
     assert not session.held()
     engine.start(flow, session=session).result(10)
+
+
+def test_a_task_that_ends_while_the_disk_refuses_says_what_did_not_get_there(
+    engine: Engine, disk: FaultyDisk, witness: Witness
+) -> None:
+    def look(number: int) -> int:
+        witness(f"look {number}")
+        if number == 1 and witness.counts["look 1"] == 1:
+            disk.fail("before journal write", times=1000)
+        return number
+
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> None:
+        for number in range(3):
+            await ctx.run(look, number, key=number)
+        await ctx.run(witness, "effect", effect="idempotent")
+
+    handle = engine.start(flow)
+    assert handle.wait(PATIENCE)
+    last = handle.session.last_seq()
+    with pytest.raises(PersistenceError, match=f"events {last + 1} to \\d+ did not get there, and a resume does again"):
+        handle.result()
+    assert "effect" not in witness.order
+    disk.mend()
+    engine.resume(handle.session, flow).result(PATIENCE)
+    assert witness.order == ["look 0", "look 1", "look 2", "look 1", "look 2", "effect"]

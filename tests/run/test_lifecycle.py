@@ -370,7 +370,7 @@ def test_a_recovery_says_where_from_why_what_runs_again_and_what_needs_an_answer
     )
     assert told["repeated"] == ["main/passing:1"]
     assert told["unknown"] == ["main/passing:2"]
-    assert told["not_restored"] == ["kernel variables", "running calls", "child processes"]
+    assert told["not_restored"] == ["kernel variables", "open connections", "running calls", "child processes"]
     assert told.get("lost_events", 0) == 0
     assert session.state().system_state.recoveries == 1
     resumed = bodies(session, "TaskResumed")[0]

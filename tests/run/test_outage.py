@@ -56,7 +56,10 @@ class Answered(Exception):
         (FULL, "resources"),
         (ChildDied("f", -signal.SIGKILL), "resources"),
         (ChildDied("f", 1), None),
-        (Answered(500), None),
+        (Answered(500), "network"),
+        (Answered(502), "network"),
+        (urllib.error.HTTPError("http://x", 504, "late", Message(), None), "network"),
+        (Answered(501), None),
         (Answered(404), None),
         (urllib.error.HTTPError("http://x", 404, "no", Message(), None), None),
         (FileNotFoundError(errno.ENOENT, "x"), None),
@@ -190,3 +193,21 @@ def test_a_child_that_the_system_kills_is_read_as_short_of_memory(engine: Engine
     handle = engine.start(flow)
     assert handle.wait(PATIENCE * 3)
     assert handle.session.state().system_state.reason == "resources"
+
+
+def test_a_resume_may_give_the_task_another_policy_which_stays(engine: Engine, witness: Witness, clock: FakeClock) -> None:
+    flow = flow_of(witness, iter([FULL] * 9), "none", Retry(1))
+    handle = engine.start(flow, recover=2)
+    assert handle.wait(PATIENCE)
+    assert engine.resume(handle, flow, recover=0).wait(PATIENCE)
+    assert witness.order == ["fetch"] * 4, "it asks now, although it was started with auto"
+    assert handle.session.state().system_state.recover == 0
+    assert engine.resume(handle, flow, recover=1).wait(PATIENCE)
+    assert engine.resume(handle, flow).wait(PATIENCE)
+    assert witness.order == ["fetch"] * 8
+
+
+def test_a_wait_says_in_the_card_when_it_goes_on(engine: Engine, witness: Witness, clock: FakeClock) -> None:
+    handle = engine.start(flow_of(witness, iter([FULL, None]), "none", Retry(1)), recover=1)
+    assert handle.result(PATIENCE) == "got it"
+    assert "it goes on by itself at" in bodies(handle.session, "TaskSuspended")[0]["detail"]

@@ -49,11 +49,12 @@ async def add_async(a: int, b: int = 1) -> tuple[int, int]:
 
 
 def report_and_hang(path: str) -> None:
-    """Write one's pid and that of a child of one's own, then never end."""
+    """Write one's pid and those of children of one's own, of which one leaves the session; then never end."""
     import subprocess
 
-    grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    Path(path + ".tmp").write_text(f"{os.getpid()} {grandchild.pid}")
+    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    started = [subprocess.Popen(sleep, start_new_session=apart).pid for apart in (False, True)]
+    Path(path + ".tmp").write_text(" ".join(map(str, [os.getpid(), *started])))
     os.replace(path + ".tmp", path)
     time.sleep(600)
 
@@ -177,23 +178,25 @@ def test_a_child_that_exits_is_reported_with_its_code_and_tried_again(engine: En
     assert witness.counts["call"] == 2
 
 
-def test_a_child_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
+def test_neither_a_child_nor_what_it_started_outlives_a_killed_parent(tmp_path: Path) -> None:
     code = """
 import asyncio, sys, time
 from pathlib import Path
 from ipyagent_sessions.run import process
 def hang(path):
-    import os, time
-    Path(path + ".tmp").write_text(str(os.getpid()))
+    import os, subprocess, sys, time
+    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    started = [subprocess.Popen(sleep, start_new_session=apart).pid for apart in (False, True)]
+    Path(path + ".tmp").write_text(" ".join(map(str, [os.getpid(), *started])))
     os.replace(path + ".tmp", path)
     time.sleep(600)
 asyncio.run(process.call("hang", hang, (sys.argv[1],), {}))
 """
     with Child(code, str(tmp_path / "pid")) as parent:
-        (pid,) = pids(tmp_path / "pid")
-        assert not gone(pid)
+        found = pids(tmp_path / "pid")
+        assert not any(map(gone, found))
         parent.kill()
-        wait_until(lambda: gone(pid), timeout=PATIENCE, what="the child to end with its parent")
+        wait_until(lambda: all(map(gone, found)), timeout=PATIENCE, what="all of them to end with the parent")
 
 
 def test_an_exception_that_cannot_travel_is_told_as_text(engine: Engine) -> None:

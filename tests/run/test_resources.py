@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from tests.run.harness import PATIENCE, Engine, Gate, bodies
 
 from ipyagent_sessions.log import live
-from ipyagent_sessions.run import resources
+from ipyagent_sessions.run import environment, resources
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Workflow, workflow
 from ipyagent_sessions.run.resources import Room, Watch
-from ipyagent_sessions.testing import wait_until
+from ipyagent_sessions.session import Session
+from ipyagent_sessions.testing import FakeClock, wait_until
 
 GB = 10**9
 here = resources.room
@@ -76,6 +79,24 @@ def test_the_limit_of_a_container_counts_and_not_the_memory_of_the_machine(
     assert here(tmp_path).memory_total != 300_000_000
 
 
+def test_a_resume_under_another_limit_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R012: what may be used counts, which is not what the machine has."""
+    (tmp_path / "groups").mkdir()
+    (tmp_path / "groups" / "memory.max").write_text("300000000\n")
+    (tmp_path / "groups" / "memory.current").write_text("1\n")
+    (tmp_path / "groups" / "memory.stat").write_text("anon 1\n")
+    (tmp_path / "own").write_text("0::/\n")
+    before = environment.snapshot(str(tmp_path))
+    monkeypatch.setattr(resources, "_GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(resources, "_OWN", tmp_path / "own")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0}, raising=False)
+    now = environment.snapshot(str(tmp_path))
+    assert environment.differences({**before, "cpus": 2}, now) == [
+        "cpus: 2 -> 1",
+        f"memory: {before['memory']} -> 300000000",
+    ]
+
+
 @pytest.fixture
 def flow(gate: Gate) -> Workflow:
     @workflow(default_effect="none")
@@ -128,3 +149,35 @@ def test_a_loss_tells_what_its_last_sign_of_life_and_the_killers_count_say(
     (told,) = bodies(session, "RecoveryCompleted")
     assert told["cause"] == cause
     assert said in told["steps"]["detect"]
+
+
+@pytest.mark.parametrize("effect", ["none", "idempotent"])
+def test_the_work_that_is_done_again_is_told_in_seconds(
+    engine: Engine, gate: Gate, clock: FakeClock, effect: Literal["none", "idempotent"]
+) -> None:
+    """Of an effect-free activity not even the start is on disk when it is cut off."""
+
+    @workflow(default_effect=effect)
+    async def flow(ctx: Context) -> str:
+        await ctx.run(gate.passing)
+        return "done"
+
+    handle = engine.start(flow)
+    gate.reached()
+    clock.advance(90)
+    wait_until(lambda: _heard(handle.session) >= clock.now(), timeout=PATIENCE, what="a sign of life after that")
+    last_word = handle.session.layout.live.read_bytes()
+    session = engine.crash(handle)
+    session.layout.live.write_bytes(last_word)  # a killed process has no time for another
+    gate.open()
+    assert engine.resume(session, flow).result(PATIENCE) == "done"
+    (told,) = bodies(session, "RecoveryCompleted")
+    assert (told["lost_work_s"], told["repeated"]) == (90, ["main/passing#1"])
+    assert "1 open activity runs again (90.0 s of work)" in told["sentence"]
+    (row,) = engine.store.sql("SELECT lost_work_s FROM recoveries").rows()
+    assert row["lost_work_s"] == 90
+
+
+def _heard(session: Session) -> float:
+    known = live.read_live(session.layout)
+    return known.heartbeat if known is not None else 0.0

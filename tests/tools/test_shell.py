@@ -168,6 +168,14 @@ def test_its_process_is_told_when_it_starts_and_when_it_has_ended(bench: Workben
     assert not psutil.pid_exists(entry.pid)
 
 
+def test_what_is_told_of_a_command_says_whether_it_ended_by_itself(bench: Workbench) -> None:
+    log: list[bool] = []
+    bench.ended = lambda entry: log.append(entry.stopped)
+    run(bench, "exit 3")
+    run(bench, "sleep 300", timeout_s=0.2)
+    assert log == [False, True]
+
+
 def test_a_process_that_cannot_be_recorded_is_ended_at_once(bench: Workbench) -> None:
     def full(_: Started) -> None:
         raise PersistenceError("no space left")

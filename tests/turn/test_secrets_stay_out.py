@@ -38,6 +38,8 @@ class Bench:
     def changed(self) -> list[str]:
         return []
 
+    stale = changed
+
 
 def talking(agent: Any, rules: Rules) -> Workflow:
     @workflow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic_ai import Tool
@@ -15,6 +15,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from tests.run.harness import PATIENCE, Engine, Gate, Witness, bodies, of_type, running
 from tests.turn.play import Play, agent_of, talking
 
+from ipyagent_sessions.agent.records import Records
+from ipyagent_sessions.agent.secrets import nothing_secret
 from ipyagent_sessions.run import control
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.testing import FakeClock, wait_until
@@ -267,3 +269,54 @@ def test_text_of_an_attempt_that_broke_off_is_not_in_the_next_one(engine: Engine
     assert handle.result(PATIENCE) == "done"
     assert running(handle).partial == ""
     assert partials(handle.session) == []
+
+
+class _Read:
+    """A workbench of which a file was changed while the turn was stopped."""
+
+    def __init__(self) -> None:
+        self.now: list[str] = []
+
+    scrub = staticmethod(nothing_secret)
+
+    def changed(self) -> list[str]:
+        return self.now
+
+    stale = changed
+
+
+def test_no_effect_begins_on_what_has_changed_since_it_was_read(engine: Engine, witness: Witness) -> None:
+    gate = Gate()
+    seen = _Read()
+
+    def look() -> str:
+        witness("look")
+        return "small"
+
+    async def slow() -> str:
+        witness("slow")
+        await gate.passing()
+        return "ended"
+
+    def send() -> str:
+        witness("send")
+        return "sent"
+
+    play = Play([("look", {})], [("slow", {}), ("send", {})], [("look", {})], [("send", {})], "done")
+    tools = [
+        Tool(look, metadata={"effect": "none"}),
+        Tool(slow, metadata={"effect": "none"}, sequential=True),
+        Tool(send, metadata={"effect": "irreversible"}, sequential=True),
+    ]
+    flow = talking(agent_of(play, tools), records=cast(Records, seen))
+    handle = engine.start(flow, "go")
+    gate.reached()
+    session = engine.crash(handle)
+    gate.open()
+    seen.now = ["data.csv is changed since you read it"]
+
+    assert engine.resume(session, flow).result(PATIENCE) == "done"
+
+    assert witness.order == ["look", "slow", "slow", "look", "send"]
+    assert any("not called, since what you know is no longer so: data.csv is changed" in part for part in play.sent[2])
+    assert [b["text"] for b in bodies(session, "AlarmRaised")] == ["data.csv is changed since you read it"]

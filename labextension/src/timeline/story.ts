@@ -9,17 +9,27 @@ const opt = (before: string, value: unknown): string => (str(value) === '' ? '' 
 const count = (value: unknown): number => (Array.isArray(value) ? value.length : 0);
 const error = (body: Body): string => `${str(body['error_type'])}: ${str(body['error'])}`;
 
+const listed = (before: string, value: unknown): string => (count(value) === 0 ? '' : `${before}: ${(value as unknown[]).map(str).join(', ')}`);
+const joined = (...parts: string[]): string => parts.filter(part => part !== '').join('; ');
+
 const TELLERS: Record<string, (body: Body) => string> = {
   SessionCreated: b => str(b['title']),
   SessionForked: b => `from ${str(b['parent_session'])} at ${str(b['parent_seq'])}${opt(': ', b['direction'])}`,
   TaskQueued: b => str(b['target']).split(':').pop() ?? '',
   TaskStarted: b => `attempt ${str(b['attempt'] ?? 1)}`,
   TaskSuspended: b => `${str(b['reason'])}${opt(': ', b['detail'])}`,
-  TaskInterrupted: b => `${count(b['drained'])} finished first, ${count(b['aborted'])} stopped`,
-  TaskResumed: b => `after ${str(b['cause'])}${opt('; ', b['instruction'])}`,
+  TaskInterrupted: b => `${count(b['drained'])} finished first, ${count(b['aborted'])} stopped${opt('; ', listed('still running', b['still_running']))}`,
+  TaskResumed: b => `after ${joined(str(b['cause']), str(b['instruction']), listed('not restored', b['not_restored']))}`,
   TaskCompleted: () => '',
   TaskFailed: error,
-  TaskCancelled: b => str(b['reason']),
+  TaskCancelled: b =>
+    joined(
+      str(b['reason']),
+      listed('undone', b['compensated']),
+      listed('not undone', b['compensations_pending']),
+      listed('undoing failed, a person is needed', b['needs_person']),
+      listed('still running', b['still_running'])
+    ),
   ActivityStarted: b =>
     b['kind'] === 'stage' ? `stage ${str(b['name'])}` : b['kind'] === 'sleep' ? `until ${str(b['until'])}` : b['effect'] === undefined || b['effect'] === 'none' ? '' : str(b['effect']),
   ActivityProgressed: b => `${str(b['done'] ?? 0)} of ${str(b['total']) || 'unknown'}${opt(' ', b['text'])}`,

@@ -50,12 +50,19 @@ class Calls:
         definition: ToolDefinition,
         args: dict[str, Any],
         handler: Callable[[dict[str, Any]], Awaitable[Any]],
+        *,
+        stale: list[str],
     ) -> Any:
-        """What the tool returned, now or before.  Raises ModelRetry or ToolFailed for what the model is to be told."""
+        """What the tool returned, now or before.  Raises ModelRetry or ToolFailed for what the model is to be told.
+
+        `stale` is what has changed since the model read it, unless it knows by now: an effect is not begun on that ground.
+        """
         effect = _effect_of(definition)
         key, raw = self._key(call), self._without_secrets(call.args_as_dict())  # as a resume reads them
         try:
             with self._beside_others():
+                if stale and effect != "none" and not self._known(call.tool_name, key):
+                    raise ToolFailed(_stale(stale))
                 if not ctx.tool_call_approved:
                     edited = await self._permitted(call.tool_name, raw, key, effect, _declared(definition))
                     if edited is not None:
@@ -117,6 +124,10 @@ class Calls:
         """Whether this very call was permitted before: the rules of a later execution do not undo that it began."""
         made, state = self._ctx.id_of(tool, key), self._run.state
         return made in state.business_state.results or made in state.execution_state.active_activities
+
+    def _known(self, tool: str, key: str) -> bool:
+        """Whether this very call has begun, or was put to a person."""
+        return self._began(tool, key) or self._asked_before(tool, key)
 
     def _asked_before(self, tool: str, key: str) -> bool:
         """Whether this very call was put to a person: then that answer counts, whatever is allowed by now."""
@@ -209,6 +220,11 @@ class Calls:
 
 def _json(value: dict[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _stale(changed: list[str]) -> str:
+    listed = "; ".join(changed[:5])
+    return f"not called, since what you know is no longer so: {listed}. Look again, and call it again if it is still right."
 
 
 def _denied(answer: Answer) -> str:

@@ -18,7 +18,9 @@ from typing import Any, Final
 import msgspec
 
 from ipyagent_sessions import config
+from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
+from ipyagent_sessions.agent import abandoned
 from ipyagent_sessions.agent.settings import Settings
 from ipyagent_sessions.agent.surroundings import Surroundings
 from ipyagent_sessions.agent.tools import leftovers
@@ -81,28 +83,36 @@ class Records:
         """The files that are no longer what the model has seen, one line each."""
         return [f"{found.path} is {found.how} since you read it" for found in self.bench.changed_since_seen()]
 
+    def stale(self) -> list[str]:
+        """Of these, the ones that somebody else has changed: they do not hold what this session itself has left there."""
+        changed = self.bench.changed_since_seen()
+        left = self._left() if changed else {}
+        others = [f for f in changed if f.path not in left or left[f.path] != self.bench.workspace.sha256(f.path)]
+        return [f"{found.path} is {found.how} since the agent read it" for found in others]
+
+    def _left(self) -> dict[str, str | None]:
+        """sha256 by path of what tools and checked sections left in a file, None where they removed it."""
+        left: dict[str, str | None] = {}
+        for event in self._run.session.events():
+            if event.event_type == "FileWritten" or (event.event_type == "FileRolledBack" and event.actor == ev.ENGINE):
+                body = msgspec.json.decode(event.payload)
+                checksum = body.get("checksum")
+                left[self._in_bench(body["path"])] = checksum.removeprefix(_SHA) if checksum else None
+        return left
+
+    def _in_bench(self, path: str) -> str:
+        """A path of the log, as the tools have it."""
+        return Path(os.path.relpath(self._cwd / path, self.bench.folder)).as_posix()
+
     def end_leftovers(self) -> list[str]:
         """End what tools of earlier executions started and nobody ended, as after a kill -9 of the kernel; gives one line for
         each, saying so of one that could not be ended."""
-        found = leftovers.living(self._unended(), self._run.session.id)
+        found = leftovers.living(abandoned.unended(self._run.session.events()), self._run.session.id)
         still = leftovers.stop(found)
         for process in found:
             if process not in still:
-                self._process("ProcessEnded", process)
-        ended = [f"{p.command} (pid {p.pid}) was still running and was ended" for p in found if p not in still]
-        return ended + [f"{p.command} (pid {p.pid}) is still running and cannot be ended" for p in still]
-
-    def _unended(self) -> list[Started]:
-        """The processes that earlier executions started and that nobody saw end."""
-        open_ones: dict[tuple[int, float], Started] = {}
-        for event in self._run.session.events():
-            if event.event_type in ("ProcessStarted", "ProcessEnded"):
-                process = msgspec.json.decode(event.payload, type=Started)
-                if event.event_type == "ProcessStarted":
-                    open_ones[process.pid, process.started] = process
-                else:
-                    open_ones.pop((process.pid, process.started), None)
-        return list(open_ones.values())
+                self._process("ProcessEnded", msgspec.structs.replace(process, stopped=True))
+        return abandoned.told(found, still)
 
     def _report(self, what: FileChange | FileRead | Picture) -> None:
         """Log what a tool tells, durably for a change: it happens only after this returned.  Raises PersistenceError."""
@@ -169,9 +179,8 @@ class Records:
             return None
         name = found.get("before")
         before = self._run.session.blobs.read(name) if name else None
-        path = Path(os.path.relpath(self._cwd / found["path"], self.bench.folder)).as_posix()
         return FileChange(
-            path,
+            self._in_bench(found["path"]),
             found.get("tool", ""),
             call,
             before,

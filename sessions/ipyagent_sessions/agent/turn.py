@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, RunContext, ToolDefinition, UsageLimits
@@ -28,6 +28,8 @@ from ipyagent_sessions.agent.records import Records
 from ipyagent_sessions.agent.requesting import DurableModel, Requests
 from ipyagent_sessions.agent.secrets import nothing_secret
 from ipyagent_sessions.run.context import Context
+
+_LISTED: Final = 5
 
 
 async def take(
@@ -49,7 +51,9 @@ async def take(
     begun = talk.begun
     scrub = records.scrub if records is not None else nothing_secret
     requests = Requests(ctx, talk, rules, scrub)
-    turn = _Turn(talk, requests, Calls(ctx, talk, rules, verifiers or {}, scrub), _told(ctx, records) if begun else "")
+    stale = _stale(ctx, records) if begun else []
+    told = _told(ctx, records) if begun else ""
+    turn = _Turn(talk, requests, Calls(ctx, talk, rules, verifiers or {}, scrub), told, stale)
     history = talk.history if begun else closed(ctx.task.session, talk)
     result = await agent.run(
         None if begun else ev.clean(prompt)[0],
@@ -70,6 +74,8 @@ class _Turn(AbstractCapability[Any]):
     requests: Requests
     calls: Calls
     notice: str
+    stale: list[str]
+    """What others have changed since the model read it; counts until it has had the notice."""
 
     def get_wrapper_model(self, model: Model) -> Model:
         return DurableModel(model, self.requests)
@@ -89,12 +95,21 @@ class _Turn(AbstractCapability[Any]):
     ) -> Any:
         if not self.talk.ends_with(ctx.messages[-1]):  # a capability of the user's own gave this response
             self.talk.record(ctx.messages)
-        return await self.calls.call(ctx, call, tool_def, args, handler)
+        return await self.calls.call(ctx, call, tool_def, args, handler, stale=self.stale if self.notice else [])
 
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[Any], *, requests: DeferredToolRequests
     ) -> DeferredToolResults | None:
         return await self.calls.deferred(ctx, requests) if requests.approvals else None
+
+
+def _stale(ctx: Context, records: Records | None) -> list[str]:
+    """The files that others have changed since the model read them; the person is told before any request or effect (R108)."""
+    found = records.stale() if records is not None else []
+    if found:
+        more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+        ctx.task.emit("AlarmRaised", p.AlarmRaised("changed_since", "; ".join(found[:_LISTED]) + more))
+    return found
 
 
 def _told(ctx: Context, records: Records | None) -> str:

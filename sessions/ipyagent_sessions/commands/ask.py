@@ -6,6 +6,7 @@ import json
 import os
 from typing import Any, Final
 
+from ipyagent_sessions.agent import abandoned
 from ipyagent_sessions.agent.tools import processes
 from ipyagent_sessions.commands import outside
 from ipyagent_sessions.commands.door import Door
@@ -38,6 +39,8 @@ def cancel(door: Door, session: Session, *, reason: str) -> Shown:
     control.request(session, "cancel", actor=door.actor, task_id=system.task_id, reason=reason)
     told = [f"{system.task_id}: cancelled by {door.actor}"]
     if session.state().system_state.status is TaskState.CANCELLED:
+        if not session.held():
+            told += abandoned.end(session, by=door.actor)
         told += outside.rest_of_task(door, session)
     else:
         told.append(f"what it leaves is told once it has ended: {door.prefix} effects {session.id}")

@@ -10,7 +10,7 @@ from ipyagent_sessions import payloads as p
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.errors import NotFound, UsageError
 from ipyagent_sessions.events import Event, payload_of, seconds_of
-from ipyagent_sessions.lifecycle import TRANSITIONS
+from ipyagent_sessions.lifecycle import TRANSITIONS, TaskState
 from ipyagent_sessions.retention import clean
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.state import State, encode
@@ -20,7 +20,7 @@ from ipyagent_sessions.views import html as html_view
 from ipyagent_sessions.views import text as text_view
 from ipyagent_sessions.views.card import Card, card
 from ipyagent_sessions.views.shown import Shown, Table
-from ipyagent_sessions.views.story import line_of
+from ipyagent_sessions.views.story import line_of, steps_of
 
 LISTED: Final = 20
 WIDE: Final = 160
@@ -62,7 +62,7 @@ def _ls_row(listed: Listed, now: float) -> list[Any]:
     return [
         listed.session_id,
         summary.title,
-        listed.state,
+        listed.state if listed.silence is None else f"{listed.state}, silent for {formats.duration(listed.silence)}",
         f"{summary.done} of {summary.total}" if summary.total is not None else str(summary.done),
         formats.age(now - seconds_of(summary.updated_at)),
         f"{summary.needs_you} request{'s' if summary.needs_you != 1 else ''}" if summary.needs_you else "",
@@ -73,7 +73,13 @@ def _ls_row(listed: Listed, now: float) -> list[Any]:
 def _ls_data(listed: Listed) -> dict[str, Any]:
     known = {} if listed.summary is None else {f: getattr(listed.summary, f) for f in listed.summary.__struct_fields__}
     known.pop("session_id", None)
-    return {"id": listed.session_id, **known, "state": listed.state, "problem": listed.problem}
+    return {
+        "id": listed.session_id,
+        **known,
+        "state": listed.state,
+        "silent_s": None if listed.silence is None else round(listed.silence, 1),
+        "problem": listed.problem,
+    }
 
 
 def card_of(door: Door, session: Session, at: int | None = None) -> Card:
@@ -84,10 +90,21 @@ def card_of(door: Door, session: Session, at: int | None = None) -> Card:
         effective = session.effective_state() if status is not None else "empty"
         if status is not None and effective != "lost":
             effective = status.value
-        return card(session.id, state, session.live(), effective, door.store.clock.now())
+        shown = card(session.id, state, session.live(), effective, door.store.clock.now())
+        silence = session.silence() if effective == TaskState.RUNNING else None
+        if silence is not None:
+            shown.alarms.append(_silent(silence, f"{door.prefix} resume {session.id} --take-over"))
+        return shown
     state = session.state(at)
     status = state.system_state.status
     return card(session.id, state, None, status.value if status else "empty", seconds_of(state.updated_at))
+
+
+def _silent(silence: float, take_over: str) -> str:
+    return (
+        f"no sign of life for {formats.duration(silence)}: its process is stopped, or cannot write to the store; to go on "
+        f"without it: {take_over}"
+    )
 
 
 def show_card(door: Door, shown: Card) -> Shown:
@@ -109,7 +126,7 @@ def log(session: Session, *, last: int, event_type: str | None) -> Table:
     found = [event for event in session.events(after=after) if event_type is None or event.event_type == event_type][-last:]
     return Table(
         ["seq", "time", "event", "activity", "what"],
-        [_log_row(event) for event in found],
+        [row for event in found for row in _log_rows(event)],
         right=["seq"],
         empty="no events of that kind",
         width=WIDE,
@@ -117,9 +134,12 @@ def log(session: Session, *, last: int, event_type: str | None) -> Table:
     )
 
 
-def _log_row(event: Event) -> list[Any]:
+def _log_rows(event: Event) -> list[list[Any]]:
+    """An event as it stands in the log: one line, and of a recovery one more for each of its steps."""
     attempt = f" (attempt {event.attempt})" if event.attempt and event.attempt > 1 else ""
-    return [event.seq, formats.clock(event.timestamp), event.event_type, f"{event.activity_id or ''}{attempt}", line_of(event)]
+    told = line_of(event)
+    row = [event.seq, formats.clock(event.timestamp), event.event_type, f"{event.activity_id or ''}{attempt}", told]
+    return [row, *(["", "", f"  {step}", "", came_to] for step, came_to in steps_of(event))]
 
 
 def state(session: Session, *, at: str | None) -> Shown:
@@ -181,7 +201,7 @@ def replay(door: Door, session: Session, *, to: str | None, last: int) -> Shown:
     until = at_of(session, to)
     picture = card_of(door, session, until if until is not None else session.last_seq())
     first = max(1, picture.seq - last + 1)
-    rows = [_log_row(event) for event in session.events(after=first - 1, until=until)]
+    rows = [row for event in session.events(after=first - 1, until=until) for row in _log_rows(event)]
     columns, right = ["seq", "time", "event", "activity", "what"], frozenset(["seq"])
     head = f"replay of {session.id}, events {first} to {picture.seq}; nothing is executed"
     if first > 1:

@@ -120,9 +120,8 @@ def _running(commands: dict[str, _Parser]) -> None:
     for parser in (run, asked, commands["resume"]):
         parser.add_argument(
             "--recover",
-            default="ask",
             metavar="ask|auto:N",
-            help="go on by itself N times: after an outage, in a terminal also after a crash",
+            help="go on by itself N times after an outage or a crash; default: ask, for resume as before",
         )
     for parser in (run, asked, commands["rerun"]):
         parser.add_argument("--durability", choices=["sync", "async", "exit"], default="sync")

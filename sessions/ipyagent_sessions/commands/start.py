@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ipyagent_sessions.effects.isolation import Made
 
 ISOLATED = "files of its tools and of ctx.folder are there; the kernel's variables, run_python and what others hold are shared"
+SHARED = "both write in one folder, and their effects are not kept apart; --isolate gives the fork a folder of its own"
 DIFFERS = "a rerun calls everything again for real: it costs again, and results may differ"
 
 
@@ -140,8 +141,8 @@ def fork(door: Door, options: argparse.Namespace) -> Shown:
     lines += outside.short(door, session, kept, "still there from after that event, and not undone:")
     if made is not None:
         lines += [*made.told, ISOLATED]
-    elif kept:
-        lines.append("both write in one folder; --isolate gives the fork its own")
+    else:
+        lines.append(SHARED)
     lines.append(_how_to_go_on(door, child))
     return Shown(
         "\n".join(lines),
@@ -208,7 +209,7 @@ def _run_options(door: Door, options: argparse.Namespace, workflow: Workflow) ->
         pickle=getattr(options, "pickle", False),
         model=workflow.model,
         budget=limits,
-        recover=outage.policy(getattr(options, "recover", "ask")),
+        recover=outage.policy(getattr(options, "recover", None)),
     )
 
 
@@ -222,9 +223,9 @@ def go(door: Door, screen: Screen, handle: TaskHandle, *, background: bool) -> T
     try:
         return Ended(handle.session.id, handle.task_id, handle.result(), handle.kind)
     except TaskNotCompleted as error:
-        left = outside.rest_of_task(door, handle.session) if error.state == "failed" else []
+        left = outside.rest_of_task(door, handle.session) if error.state in ("failed", "cancelled") else []
         if left:
-            screen.update(Shown("\n".join(left)))
+            screen.final(Shown("\n".join(left)))
         error.hint = _hint(door, handle.session, error.state)
         raise
 

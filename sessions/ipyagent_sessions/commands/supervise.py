@@ -6,6 +6,7 @@ ever."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -15,8 +16,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from ipyagent_sessions.errors import IpyagentError
+from ipyagent_sessions.lifecycle import LOST
+from ipyagent_sessions.log.lease import boot, host
 from ipyagent_sessions.run import control
-from ipyagent_sessions.store import Listed, Store
+from ipyagent_sessions.session import Session
+from ipyagent_sessions.store import Store
 
 GUARD: Final = "IPYAGENT_SUPERVISED"
 """Set for the process that is watched."""
@@ -38,15 +42,15 @@ def run(store: Store, words: Sequence[str], tries: int) -> int:
     """Run the terminal command `words` until it ends by itself; its exit status, or 1 when it died `tries` times more."""
     words, died, done = list(words), 0, -1
     while True:
-        status = _once(words)
+        pid, status = _once(words)
         if status >= 0 or -status in _MEANT:
             return status if status >= 0 else 128 - status
-        lost = _lost(store)
-        now = lost.summary.done if lost is not None and lost.summary is not None else -1
-        died, done = (0 if now > done else died) + 1, now
         how = signal.Signals(-status).name
+        lost = _lost(store, pid)
+        told = _record(lost, f"process {pid} was ended by {how}")
+        now = -1 if lost is None else lost.state().execution_state.done
+        died, done = (0 if now > done else died) + 1, now
         if died > tries:
-            told = _give_up(store, lost)
             print(f"ipyagent: it died {died} times in a row without getting on ({how}); {told}", file=sys.stderr, flush=True)
             return 1
         wait = wait_after(died)
@@ -60,12 +64,13 @@ def wait_after(died: int) -> float:
     return min(_LONGEST_S, _FIRST_S * _GROWTH ** (died - 1))
 
 
-def _once(words: Sequence[str]) -> int:
-    """The exit status of the command in a process of its own, negative for a signal.  Ctrl-C is that process's business."""
+def _once(words: Sequence[str]) -> tuple[int, int]:
+    """The pid of the command in a process of its own, and its exit status, negative for a signal.  Ctrl-C is that process's
+    business."""
     child = subprocess.Popen([sys.executable, "-m", "ipyagent_sessions.cli", *words], env={**os.environ, GUARD: "1"})
     while True:
         try:
-            return child.wait()
+            return child.pid, child.wait()
         except KeyboardInterrupt:  # it has got it too: a first one pauses
             continue
 
@@ -80,16 +85,24 @@ def given_again(words: list[str]) -> list[str]:
     return [*kept, *words[len(ours) :]]
 
 
-def _lost(store: Store) -> Listed | None:
-    """The session that was just lost: the newest one whose task says running and that nobody holds."""
-    return next((found for found in store.sessions() if found.state == "lost"), None)
+def _lost(store: Store, pid: int) -> Session | None:
+    """The session whose task ran in that process, None when it had begun none."""
+    for found in store.sessions():
+        if found.state == LOST:
+            session = store.session(found.session_id)
+            with contextlib.suppress(IpyagentError, OSError):
+                holder = session.state().system_state.holder
+                if (holder.get("pid"), holder.get("host"), holder.get("boot")) == (pid, host(), boot()):
+                    return session
+    return None
 
 
-def _give_up(store: Store, lost: Listed | None) -> str:
+def _record(lost: Session | None, how: str) -> str:
+    """Log the loss at once, with how its process ended (R134); returns what to tell when nothing more is tried."""
     if lost is None:
         return "see: ipyagent ls"
     try:
-        control.attend(store.session(lost.session_id), by="supervisor")
+        control.attend(lost, by="supervisor", how=how)
     except IpyagentError as error:
         return error.message
-    return f"{lost.session_id} is suspended; what happened: ipyagent log {lost.session_id}"
+    return f"{lost.id} is suspended; what happened: ipyagent log {lost.id}"

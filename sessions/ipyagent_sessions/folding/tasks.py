@@ -133,6 +133,8 @@ def task_resumed(state: State, event: Event) -> None:
     sys.attempt, sys.instruction = body.attempt, body.instruction
     if body.holder:
         sys.holder = body.holder
+    if body.recover is not None:
+        sys.recover = body.recover
 
 
 def task_completed(state: State, event: Event) -> None:

@@ -331,11 +331,12 @@ VIEWS: Final = (
             coalesce(json_array_length(payload->'$.repeated'), 0)::BIGINT AS repeated,
             (coalesce(json_array_length(payload->'$.unknown'), 0)
                 + coalesce(json_array_length(payload->'$.to_verify'), 0))::BIGINT AS unknown,
-            payload->>'$.sentence' AS sentence, payload->'$.steps' AS steps
+            payload->>'$.sentence' AS sentence, payload->'$.steps' AS steps,
+            coalesce((payload->>'$.lost_work_s')::DOUBLE, 0) AS lost_work_s
         FROM base.events WHERE event_type = 'RecoveryCompleted'
         UNION ALL
         SELECT session_id, seq, timestamp, task_id, 'logic', (payload->>'$.checkpoint')::BIGINT,
-            (payload->>'$.checkpoint')::BIGINT, NULL, 0, 0, 0, payload->>'$.sentence', NULL
+            (payload->>'$.checkpoint')::BIGINT, NULL, 0, 0, 0, payload->>'$.sentence', NULL, NULL
         FROM base.events WHERE event_type = 'CheckFailed'""",
         {
             "cause": "worker_lost; resources: memory ran short; or logic: a check failed",
@@ -345,6 +346,7 @@ VIEWS: Final = (
             "lost_events": "appended by the lost holder and never on disk; none of them was acknowledged in mode sync",
             "repeated": "open calls that run again",
             "unknown": "open calls of which a verify function or a person says whether they happened",
+            "lost_work_s": "seconds that the repeated calls had taken, as far as is known; NULL for a roll back",
             "steps": "what detect, assess, prepare, restore, continue and verify came to, JSON",
         },
     ),

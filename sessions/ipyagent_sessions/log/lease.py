@@ -207,6 +207,12 @@ def heartbeat_age(layout: Layout) -> float | None:
     return max(0.0, time.time() - max(written)) if written else None
 
 
+def silence(layout: Layout) -> float | None:
+    """Seconds since the holder's last sign of life, once these are more than two heartbeats (R133); None before that."""
+    age = heartbeat_age(layout)
+    return age if age is not None and age >= 2 * HEARTBEAT else None
+
+
 def forget_older(layout: Layout, epoch: int) -> None:
     """Remove the lock files of epochs long gone, the oldest first: a holder whose own is gone knows that it is fenced.
 
@@ -224,9 +230,9 @@ def forget_older(layout: Layout, epoch: int) -> None:
 
 def _held(layout: Layout) -> LeaseHeld:
     holder = _named(layout)
-    age = heartbeat_age(layout)
+    age = silence(layout)
     who = holder.describe() if holder else "another process"
-    silent = f", silent for {age:.0f} s" if age is not None and age > 2 * HEARTBEAT else ""
+    silent = f", silent for {age:.0f} s" if age is not None else ""
     return LeaseHeld(
         f"session {layout.root.name} is held by {who}{silent}",
         hint="its task goes on there; pause, cancel and approve work from here"

@@ -77,7 +77,7 @@ def queue(
             options.pickle,
             options.model,
             options.budget,
-            options.recover,
+            options.recover or 0,
         ),
         task_id=task_id,
         actor=options.actor,
@@ -125,12 +125,13 @@ def _go_on(run: TaskRun, resume: Resume, now: dict[str, Any]) -> None:
     system = run.state.system_state
     began = run.clock.monotonic()
     redone = to_redo(run.state, resume.redo)
+    durable = ev.seconds_of(run.state.updated_at)
     control.record_loss(run.appender)
     control.expire(run.appender)
     opened = dict(run.state.execution_state.active_activities)
     cause, from_seq = system.reason or "resumed", run.state.seq
     lost = cause == "worker_lost"
-    loss = recovery.loss_of(run) if lost else None
+    loss = recovery.loss_of(run, durable) if lost else None
     before, problems = _environment_before(run)
     differences = problems + (environment.differences(before, now) if before else [])
     differences += environment.file_differences(run.state.business_state.files, run.session.workspace)
@@ -138,9 +139,10 @@ def _go_on(run: TaskRun, resume: Resume, now: dict[str, Any]) -> None:
         system.attempt + 1,
         cause,
         ev.clean(resume.say)[0],
-        recovery.NOT_RESTORED if lost else [],
+        recovery.not_restored(run, lost=lost),
         differences,
         run.appender.lease.holder.as_dict(),
+        run.options.recover,
     )
     check(system.status, TaskState.RUNNING, run.options.actor)
     run.emit("TaskResumed", resumed, actor=run.options.actor)

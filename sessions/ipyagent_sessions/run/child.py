@@ -6,6 +6,7 @@ Prints of the function go to standard error, so that they cannot garble the answ
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import os
 import struct
@@ -51,8 +52,20 @@ async def _await(value: object) -> object:
 
 
 def _end_with_parent() -> None:
+    """Nobody is left to end what the function has started, so that goes first (R256)."""
     sys.stdin.buffer.read(1)
+    end_tree(os.getpid())
     os._exit(1)
+
+
+def end_tree(pid: int) -> None:
+    """Kill what the process `pid` has started, and what that has started, also in sessions of their own; not itself."""
+    import psutil
+
+    with contextlib.suppress(psutil.Error):
+        for process in psutil.Process(pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                process.kill()
 
 
 if __name__ == "__main__":

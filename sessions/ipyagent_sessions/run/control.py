@@ -43,6 +43,9 @@ _TEXTS: Final = {
 }
 """The arguments of an action that are texts; those it needs are in `_NEEDED`."""
 _NEEDED: Final = {"answer": ("approval_id", "answer", "digest"), "rename": ("title",)}
+CALLS: Final = "running calls"
+NOT_RESTORED: Final = ("kernel variables", "open connections", CALLS, "child processes")
+"""What goes with the process that a task ran in."""
 _WAIT_S: Final = 5.0
 _POLL_S: Final = 0.02
 
@@ -219,14 +222,14 @@ def _outcome(session: Session, control_id: str, after: int) -> p.ControlRequeste
     return None
 
 
-def attend(session: Session, *, by: str) -> State:
+def attend(session: Session, *, by: str, how: str = "") -> State:
     """Do what waits for somebody with the lease: record a lost holder, answer the inbox, let expired approvals be denied.
 
-    For doors and the sweeper; runs no workflow.  Raises LeaseHeld.
+    For doors and the sweeper; runs no workflow.  `how` is what is known of a lost holder's end.  Raises LeaseHeld.
     """
     appender = session.append(this_process(by=by))
     try:
-        record_loss(appender)
+        record_loss(appender, how)
         for control in inbox.waiting(session.layout):
             try:
                 _attend_one(appender, control)
@@ -264,8 +267,8 @@ def broken(control: Control, error: Exception) -> p.AlarmRaised:
     return p.AlarmRaised("control", f"request {control.id} ({control.action[:40]}) could not be handled: {told}")
 
 
-def record_loss(appender: Appender) -> bool:
-    """If the log says running and yet the lease was free, write down that its holder was lost; whether it was."""
+def record_loss(appender: Appender, how: str = "") -> bool:
+    """If the log says running and yet the lease was free, write down that its holder was lost, and `how`; whether it was."""
     state = appender.state
     system = state.system_state
     if system.status is not TaskState.RUNNING:
@@ -278,7 +281,7 @@ def record_loss(appender: Appender) -> bool:
         "TaskSuspended",
         p.TaskSuspended(
             "worker_lost",
-            f"stopped at activity {run.done}{of}{unknown}; not restored: kernel variables, running calls, child processes",
+            f"{how + ': ' if how else ''}stopped at activity {run.done}{of}{unknown}; not restored: {', '.join(NOT_RESTORED)}",
             "resume",
             opened,
         ),

@@ -65,6 +65,7 @@ async def cancelled(run: TaskRun, stop: TaskStop) -> None:
             [i for i, r in results.items() if r.compensable and r.ok and not r.compensated and i not in broken],
             [i for i, r in results.items() if r.effect == "irreversible" and r.ok and not r.compensated],
             sorted(run.stragglers),
+            broken,
         ),
         actor=stop.actor,
     )

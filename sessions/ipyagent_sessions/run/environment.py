@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-import psutil
+from ipyagent_sessions.run import resources
 
 _INSTALLED: Final = re.compile(r"(.+?)-([^-]+)(?:-py[\d.]+)?\.(?:dist|egg)-info")
 
@@ -26,8 +26,8 @@ def snapshot(cwd: str | None = None) -> dict[str, Any]:
         "executable": sys.executable,
         "implementation": platform.python_implementation(),
         "platform": f"{platform.system()} {platform.release()} {platform.machine()}",  # platform.platform() starts a process
-        "cpus": os.cpu_count(),
-        "memory": psutil.virtual_memory().total,
+        "cpus": resources.cpus(),
+        "memory": resources.allowed(),
         "cwd": folder,
         "git": _git(folder),
         "packages": dict(sorted(packages.items())),

@@ -63,6 +63,13 @@ def declare_effect(what: str, name: str, note: str = "") -> None:
             "declare_effect was called outside of an activity, or in a process of its own",
             hint='call it in the function that ctx.run runs, without isolate="process"',
         )
+    for given in (what, name, note):
+        if not isinstance(given, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers without a type checker
+            raise UsageError(
+                f"declare_effect: {given!r} is no text", hint='declare_effect("row", "orders/17", "price 3 -> 4")'
+            )
+    if not name.strip():
+        raise UsageError("declare_effect: the effect has no name", hint='say which one: declare_effect("row", "orders/17")')
     if not what.isidentifier() or what in TAKEN:
         raise UsageError(
             f"declare_effect: {what!r} is no word for an effect", hint="one of yours: row, request, upload, message"

@@ -157,7 +157,6 @@ def resume_task(
         options,
         durability=system.durability,
         pickle=options.pickle or system.pickle,
-        recover=options.recover or system.recover,
     )
     return TaskHandle(session, appender, workflow, options, resume or Resume())
 

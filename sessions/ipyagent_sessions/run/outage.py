@@ -37,7 +37,9 @@ _CLIENTS: Final = {
     "aiohttp": {"ClientConnectionError", "ServerTimeoutError"},
 }
 """The classes of HTTP clients that say the network is away, by the package they come from."""
-_BUSY: Final = frozenset({429, 503})
+_BUSY: Final = frozenset({408, 425, 429, 529})
+_NEVER: Final = frozenset({501, 505, 511})
+"""Of a server's own failures those that no waiting mends."""
 _FIRST_S: Final = 5.0
 _LONGEST_S: Final = 600.0
 _GROWTH: Final = 4.0
@@ -53,7 +55,7 @@ def kind_of(error: BaseException) -> Short | None:
     if isinstance(error, ChildDied):
         return "resources" if error.returncode == -getattr(signal, "SIGKILL", 9) else None
     if isinstance(error, urllib.error.HTTPError) or _status(error) is not None:
-        return "network" if _status(error) in _BUSY else None
+        return "network" if _is_away(_status(error) or 0) else None
     if isinstance(error, urllib.error.URLError) and isinstance(error.reason, BaseException):
         return kind_of(error.reason)
     if isinstance(error, ConnectionError | TimeoutError | socket.gaierror):
@@ -84,6 +86,11 @@ def asked_wait(error: BaseException | None, now: float) -> float:
     return 0.0
 
 
+def _is_away(status: int) -> bool:
+    """Whether an HTTP status says that the server cannot answer now (R130)."""
+    return status in _BUSY or (500 <= status < 600 and status not in _NEVER)
+
+
 def _status(error: BaseException) -> int | None:
     """The HTTP status that an error carries, as the clients name it."""
     response: Any = getattr(error, "response", None)
@@ -100,7 +107,8 @@ async def outlast(run: TaskRun, name: str, reason: str, detail: str, *, at_least
     wait by itself, or has done so as often as it may, and when it is asked to stop.
     """
     tried = run.outages.get(name, 0)
-    if tried >= run.options.recover:
+    allowed = run.state.system_state.recover
+    if tried >= allowed:
         more = f" (tried {tried} times more)" if tried else ""
         run.stop("suspend", reason=reason, detail=f"{detail}{more}")
         run.check()
@@ -108,8 +116,8 @@ async def outlast(run: TaskRun, name: str, reason: str, detail: str, *, at_least
     wait = max(at_least_s, min(_LONGEST_S, _FIRST_S * _GROWTH**tried))
     until = datetime.fromtimestamp(run.clock.now() + wait, UTC).isoformat(timespec="seconds")
     if run.state.system_state.status is TaskState.RUNNING:
-        again = f"by itself at {until}, try {tried + 1} of {run.options.recover}"
-        run.move(TaskState.SUSPENDED, "TaskSuspended", p.TaskSuspended(reason, detail, again))
+        again = f"by itself at {until}, try {tried + 1} of {allowed}"
+        run.move(TaskState.SUSPENDED, "TaskSuspended", p.TaskSuspended(reason, f"{detail}; it goes on {again}", again))
     await run.rest(wait)
     run.works_again(cause=reason)
 
@@ -119,8 +127,10 @@ def over(run: TaskRun, name: str) -> None:
     run.outages.pop(name, None)
 
 
-def policy(text: str) -> int:
-    """How often a task may wait by itself, from `ask` (0) or `auto:N`.  Raises UsageError."""
+def policy(text: str | None) -> int | None:
+    """How often a task may wait by itself, from `ask` (0) or `auto:N`; None where nothing is said.  Raises UsageError."""
+    if text is None:
+        return None
     kind, _, number = text.partition(":")
     if kind == "ask" and not number:
         return 0

@@ -16,6 +16,7 @@ from typing import Any
 
 from ipyagent_sessions.errors import IpyagentError
 from ipyagent_sessions.run import keys
+from ipyagent_sessions.run.child import end_tree
 
 
 class ChildDied(IpyagentError):
@@ -67,6 +68,7 @@ async def _end(child: asyncio.subprocess.Process) -> None:
     if child.stdin is not None:
         child.stdin.close()
     if child.returncode is None:
+        end_tree(child.pid)  # not in a thread: a second cancel must not come between
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if sys.platform == "win32":
                 child.kill()

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
+from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
-from ipyagent_sessions.log.lease import boot, host
+from ipyagent_sessions.log.lease import Holder, boot, host, is_alive
 from ipyagent_sessions.log.live import Live
-from ipyagent_sessions.run import resources
+from ipyagent_sessions.run import control, resources
 from ipyagent_sessions.run.task import TaskRun
 from ipyagent_sessions.state import Active, State
 
-NOT_RESTORED: Final = ["kernel variables", "running calls", "child processes"]
+_WORTH_TELLING_S: Final = 0.1
+
+
+def not_restored(run: TaskRun, *, lost: bool) -> list[str]:
+    """What of the last execution a resume cannot give back (R112): nothing in the process that it stopped in."""
+    if lost:
+        return list(control.NOT_RESTORED)
+    last, now = run.state.system_state.holder, run.appender.lease.holder.as_dict()
+    if all(last.get(key) == now[key] for key in ("pid", "started", "host", "boot")):
+        return []
+    return [what for what in control.NOT_RESTORED if what != control.CALLS]  # it had stopped: none was running
 
 
 def completed(
@@ -23,9 +38,16 @@ def completed(
     verify = [i for i in unknown if opened[i].verifiable]
     ask = [i for i in unknown if not opened[i].verifiable]
     execution, loaded = run.state.execution_state, run.appender.loaded
+    lost_s = sum(max(0.0, loss.at - ev.seconds_of(opened[i].since)) for i in repeat)
+    begun = [
+        i for i in loss.now if i not in opened and i not in run.state.business_state.results
+    ]  # their start was not on disk
+    lost_s += len(begun) * max(0.0, loss.at - loss.durable)
+    repeat += sorted(begun)
     told = [_done(execution.done, execution.total)]
     if repeat:
-        told.append(_counted(len(repeat), "open activity runs again", "open activities run again"))
+        again = _counted(len(repeat), "open activity runs again", "open activities run again")
+        told.append(f"{again} ({lost_s:.1f} s of work)" if lost_s >= _WORTH_TELLING_S else again)
     if verify:
         told.append(_counted(len(verify), "is verified first", "are verified first"))
     if ask:
@@ -40,9 +62,10 @@ def completed(
         _lost_events(run),
         repeat,
         ask,
-        NOT_RESTORED,
+        list(control.NOT_RESTORED),
         verify,
         _steps(run, loss.told, differences, told),
+        round(lost_s, 3),
     )
 
 
@@ -65,18 +88,23 @@ def _steps(run: TaskRun, loss: str, differences: list[str], told: list[str]) -> 
 
 
 class Loss(NamedTuple):
-    """How a lost holder was lost: `cause` is worker_lost, or resources where the system ended it for lack of memory."""
+    """How a lost holder was lost: `cause` is worker_lost, or resources where the system ended it for lack of memory; `at` is
+    when it was last heard of, `durable` when the last event that reached the disk was made, `now` what ran at last."""
 
     cause: str
     told: str
+    at: float
+    durable: float = 0.0
+    now: tuple[str, ...] = ()
 
 
-def loss_of(run: TaskRun) -> Loss:
-    """How the loss of the last holder shows; asked before the next one is logged.  `live.json` is its last sign of life."""
+def loss_of(run: TaskRun, durable: float) -> Loss:
+    """How the loss of the last holder shows; asked before the next one is logged.  `live.json` is its last sign of life,
+    `durable` the time of its last event, in seconds since the epoch."""
     holder, known = run.state.system_state.holder, run.session.live()
-    told = [f"process {holder.get('pid', '?')} is gone and left the lease"]
+    told = [_how_it_is(holder)]
     if known is None or known.task_id != run.task_id:
-        return Loss("worker_lost", told[0])
+        return Loss("worker_lost", told[0], 0.0)
     told.append(f"its last sign of life was {max(0.0, run.clock.now() - known.heartbeat):.0f} s before")
     room = resources.Room(known.memory_used or 0, known.memory_total or 1, known.disk_free or 0, known.disk_total or 0)
     if room.memory_short:
@@ -89,7 +117,17 @@ def loss_of(run: TaskRun) -> Loss:
     if known.disk_total and room.disk_short:
         told.append("the disk was nearly full")
     short = room.memory_short or (killed > 0 and room.memory_used >= room.memory_total / 2)
-    return Loss("resources" if short else "worker_lost", "; ".join(told))
+    return Loss("resources" if short else "worker_lost", "; ".join(told), known.heartbeat, durable, tuple(known.now))
+
+
+def _how_it_is(holder: dict[str, Any]) -> str:
+    """What can be seen of the process that held the lease: one that was taken over from is stopped, not gone."""
+    pid = holder.get("pid", "?")
+    with contextlib.suppress(msgspec.ValidationError):
+        known = msgspec.convert(holder, Holder)
+        if known.pid != os.getpid() and is_alive(known, heartbeat_age=None):
+            return f"process {pid} gave no sign of life and was taken over from: it is stopped, not gone, and appends no more"
+    return f"process {pid} is gone and left the lease"
 
 
 def _killed_since(known: Live, holder: dict[str, Any]) -> int:

@@ -7,6 +7,7 @@ Where a container or a batch system limits a process, that limit counts and not 
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -54,6 +55,18 @@ def room(folder: Path) -> Room:
         if limited[1] < total:
             used, total = limited
     return Room(used, total, disk.free, disk.total)
+
+
+def allowed() -> int:
+    """Bytes of memory that this process may use: the machine's, or those of the narrowest limit around it."""
+    import psutil
+
+    return min([psutil.virtual_memory().total, *(limit for _, limit in _limits())])
+
+
+def cpus() -> int | None:
+    """How many processors this process may run on, as far as the system says (sched_setaffinity(2))."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def kills() -> int | None:

@@ -46,9 +46,9 @@ class RunOptions(Struct, frozen=True):
     """How a task is run.
 
     `actor` is who asked; `headless` means that nobody can answer here, so an approval ends this execution at once; `pickle`
-    allows results that only pickle can keep.  `recover` is how often in a row it waits by itself for what is away or short.
-    `model` and `budget` are an agent's: see `payloads.TaskQueued`.  `settings` are the sha256 of the files that settings come
-    from, by layer, empty for a layer that has none.
+    allows results that only pickle can keep.  `recover` is how often in a row it waits by itself for what is away or short;
+    None is what the task was last run with, 0 for a new one.  `model` and `budget` are an agent's: see `payloads.TaskQueued`.
+    `settings` are the sha256 of the files that settings come from, by layer, empty for a layer that has none.
     """
 
     durability: Durability = "sync"
@@ -59,7 +59,7 @@ class RunOptions(Struct, frozen=True):
     pickle: bool = False
     model: str = ""
     budget: dict[str, float] = {}
-    recover: int = 0
+    recover: int | None = None
     settings: dict[str, str] = {}
 
 

@@ -138,8 +138,18 @@ class TaskHandle:
                 live.write_summary(self.session.layout, summarise(self.session.id, appender.state), appender.disk)
             finally:
                 appender.close(rest=appender.state.system_state.status in ENDED)
-        except (PersistenceError, LeaseLost) as error:
+        except PersistenceError as error:
+            self.trouble = self.trouble or _unwritten(error, appender)
+        except LeaseLost as error:
             self.trouble = self.trouble or error
+
+
+def _unwritten(error: PersistenceError, appender: Appender) -> PersistenceError:
+    """The same, with what goes with this execution because it never reached the disk (R016, R245)."""
+    first, last = appender.durable_seq + 1, appender.state.seq
+    if first <= last:
+        error.hint += f"; events {first} to {last} did not get there, and a resume does again what they tell of"
+    return error
 
 
 def _interrupt(run: TaskRun, actor: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from ipyagent_sessions.agent import abandoned
 from ipyagent_sessions.effects import isolation, rollback
 from ipyagent_sessions.errors import ControlPending, NotFound, UsageError
 from ipyagent_sessions.lifecycle import LOST, TaskState
@@ -47,6 +48,8 @@ class Wish(Struct):
             done = control.request(session, self.action, actor=actor, task_id=self.task_id, expects=self.expects, **self.args)
         except ControlPending:
             return Outcome("pending", self.action)
+        if self.action == "cancel" and not session.held():
+            abandoned.end(session, by=actor)
         return Outcome("accepted", self.action, done.control_id)
 
 

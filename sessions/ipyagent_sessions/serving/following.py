@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from pathlib import Path
 from typing import Final
 
 from ipyagent_sessions import folding
@@ -155,14 +154,5 @@ def silent_since(layout: Layout) -> float | None:
 
     Taking the lease counts, since the first heartbeat comes a moment later and `live.json` may be that of a former holder.
     """
-    heard = [s for path in (layout.live, layout.holder) if (s := _changed_at(path)) is not None]
-    if not heard or time.time() - max(heard) < 2 * lease.HEARTBEAT:
-        return None
-    return round(max(heard), 1)
-
-
-def _changed_at(path: Path) -> float | None:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return None
+    silence = lease.silence(layout)
+    return None if silence is None else round(time.time() - silence, 1)

@@ -93,6 +93,7 @@ class _Process(Struct):
     pid: int = 0
     started: float = 0.0
     command: str = ""
+    stopped: bool = False
 
 
 _KINDS: Final = {"model": "request", "tool": "call"}
@@ -253,7 +254,7 @@ class _Ledger:
         body = msgspec.json.decode(event.payload, type=_Process)
         made = self._processes.get((body.pid, body.started))
         if made is not None:
-            made.state = "done"
+            made.state, made.note = ("failed", "stopped before its end") if body.stopped else ("done", "")
 
     def _call(self, event: Event) -> Effect | None:
         return self._calls.get((self._episode, event.activity_id or ""))

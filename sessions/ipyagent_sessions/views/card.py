@@ -18,6 +18,8 @@ from ipyagent_sessions.state import State
 from ipyagent_sessions.views import formats
 
 LEAST_FOR_ESTIMATE: Final = 3
+LATEST: Final = 3
+"""How many alarms a card shows; of earlier ones it says where they are."""
 
 
 class Ask(Struct):

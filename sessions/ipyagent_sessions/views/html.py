@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ipyagent_sessions.textsafe import plain, plain_lines
 from ipyagent_sessions.views import formats
-from ipyagent_sessions.views.card import Ask, Card, answers_to, resources, resuming, steps
+from ipyagent_sessions.views.card import LATEST, Ask, Card, answers_to, resources, resuming, steps
 
 _COLOUR: Final = {
     "running": "--jp-brand-color1, #1a73e8",
@@ -72,9 +72,15 @@ def card(shown: Card, *, prefix: str = "%agent") -> str:
         f'<div style="display:flex;flex-wrap:wrap;gap:4px 14px;padding:6px 12px;border-top:1px solid {_LINE};font-size:12px;'
         f'{_MUTED}">{_spans(_foot(shown))}</div>'
     )
+    if len(shown.alarms) > LATEST:
+        earlier = f"{prefix} log {shown.session_id} --type AlarmRaised"
+        rows.append(
+            f'<div style="padding:2px 12px 6px;{_MUTED}">{len(shown.alarms) - LATEST} earlier alarms: '
+            f"<code>{_text(earlier, 200)}</code></div>"
+        )
     rows += [
         f'<div style="padding:2px 12px 6px;color:var(--jp-warn-color1, #9a6700)">alarm: {_text(a, 200)}</div>'
-        for a in shown.alarms[-3:]
+        for a in shown.alarms[-LATEST:]
     ]
     return f'<div style="border:1px solid {_LINE};border-radius:6px;max-width:860px;{_FONT}">{"".join(rows)}</div>'
 

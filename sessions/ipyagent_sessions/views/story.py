@@ -20,6 +20,12 @@ def line_of(event: Event) -> str:
     return told + took
 
 
+def steps_of(event: Event) -> list[tuple[str, str]]:
+    """The steps of a recovery, each with what it came to; nothing for another event."""
+    steps = payload_of(event).get("steps") if event.event_type == "RecoveryCompleted" else None
+    return [(str(step), str(came_to)) for step, came_to in steps.items()] if isinstance(steps, dict) else []
+
+
 def _started(body: dict[str, Any]) -> str:
     if body.get("kind") == "stage":
         return f"stage {body['name']}"
@@ -58,6 +64,31 @@ def _written(body: dict[str, Any]) -> str:
     return f"{body['path']}{held}{by}{', its former content is kept' if body.get('before') else ''}"
 
 
+def _resumed(body: dict[str, Any]) -> str:
+    gone = f"; not restored: {', '.join(body['not_restored'])}" if body.get("not_restored") else ""
+    return f"after {body.get('cause', '')}{'; ' + body['instruction'] if body.get('instruction') else ''}{gone}"
+
+
+def _running(body: dict[str, Any]) -> str:
+    return f"; still running: {', '.join(body['still_running'])}" if body.get("still_running") else ""
+
+
+def _cancelled(body: dict[str, Any]) -> str:
+    told = [str(body["reason"])] if body.get("reason") else []
+    lists = {
+        "compensated": "undone",
+        "compensations_pending": "not undone",
+        "needs_person": "undoing failed, a person is needed",
+    }
+    told += [f"{words}: {', '.join(body[key])}" for key, words in lists.items() if body.get(key)]
+    return ("; ".join(told) + _running(body)).removeprefix("; ")
+
+
+def _progressed(body: dict[str, Any]) -> str:
+    far = f"{body.get('done', 0)} of {body.get('total') or 'unknown'}" if body.get("done") or body.get("total") else ""
+    return f"{far} {body.get('text', '')}".strip()
+
+
 def _control(body: dict[str, Any]) -> str:
     refused = f" refused: {body.get('reason')}" if body.get("outcome") == "refused" else ""
     args = ", ".join(f"{k}={v}" for k, v in (body.get("args") or {}).items() if v not in (None, "", []) and k != "digest")
@@ -72,13 +103,15 @@ _TELLERS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     "TaskQueued": lambda b: f"{b['target'].rpartition(':')[2]}{', a rerun of ' + b['rerun_of'] if b.get('rerun_of') else ''}",
     "TaskStarted": lambda b: "started",
     "TaskSuspended": lambda b: f"{b['reason']}: {b.get('detail', '')}",
-    "TaskInterrupted": lambda b: f"{len(b.get('drained', []))} finished first, {len(b.get('aborted', []))} stopped",
-    "TaskResumed": lambda b: f"after {b.get('cause', '')}{'; ' + b['instruction'] if b.get('instruction') else ''}",
+    "TaskInterrupted": lambda b: (
+        f"{len(b.get('drained', []))} finished first, {len(b.get('aborted', []))} stopped{_running(b)}"
+    ),
+    "TaskResumed": _resumed,
     "TaskCompleted": lambda b: "completed",
     "TaskFailed": lambda b: f"{b['error_type']}: {b['error']}",
-    "TaskCancelled": lambda b: str(b.get("reason", "")),
+    "TaskCancelled": _cancelled,
     "ActivityStarted": _started,
-    "ActivityProgressed": lambda b: f"{b.get('done', 0)} of {b.get('total') or 'unknown'} {b.get('text', '')}",
+    "ActivityProgressed": _progressed,
     "ActivityCompleted": _completed,
     "ActivityFailed": _failed,
     "ActivityRetried": lambda b: f"{b['error_type']}: {b['error']}; again in {formats.duration(b.get('wait_s', 0.0))}",

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ipyagent_sessions.textsafe import display_width, plain
 from ipyagent_sessions.views import formats
-from ipyagent_sessions.views.card import Card, answers_to, resources, resuming, steps
+from ipyagent_sessions.views.card import LATEST, Card, answers_to, resources, resuming, steps
 
 _BAR: Final = 28
 
@@ -45,7 +45,9 @@ def card(shown: Card, *, prefix: str = "%agent") -> str:
         lines.append(f"  needs you: {plain(ask.question, 160)}" + (f" {plain(ask.details, 160)}" if ask.details else ""))
         answers = "   or   ".join(answers_to(shown, ask, prefix))
         lines.append(f"    {plain(answers, 400)}   ({plain(ask.if_ignored, 80)})")
-    lines += [f"  alarm: {plain(text, 200)}" for text in shown.alarms[-3:]]
+    if len(shown.alarms) > LATEST:
+        lines.append(f"  {len(shown.alarms) - LATEST} earlier alarms: {prefix} log {shown.session_id} --type AlarmRaised")
+    lines += [f"  alarm: {plain(text, 200)}" for text in shown.alarms[-LATEST:]]
     return "\n".join(lines)
 
 

@@ -17,6 +17,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+import msgspec
+
 from ipyagent_sessions.agent.tools import processes
 from ipyagent_sessions.agent.tools.declare import Tool
 from ipyagent_sessions.agent.tools.list_files import no_folder
@@ -94,7 +96,7 @@ async def execute(bench: Workbench, command: str, timeout_s: float) -> Ended:
             left = (await asyncio.shield(ended)).value
         finally:
             threads.close()
-        bench.ended(entry)
+        bench.ended(entry if in_time else msgspec.structs.replace(entry, stopped=True))
     said = _said(child.returncode, output, None if in_time else timeout_s, left if in_time else 0)
     return Ended(in_time and child.returncode == 0, said)
 

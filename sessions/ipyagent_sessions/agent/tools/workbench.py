@@ -75,13 +75,15 @@ class Picture(Struct, frozen=True):
 class Started(Struct, frozen=True):
     """A process that a tool has started.  `started` is its start time in seconds since the epoch: a pid alone is used again.
 
-    `mark` stands in the environment of the process and of all that it starts, under `processes.MARK`.
+    `mark` stands in the environment of the process and of all that it starts, under `processes.MARK`.  `stopped` says of one
+    that has ended that it did not do so by itself.
     """
 
     pid: int
     started: float
     command: str
     mark: str
+    stopped: bool = False
 
 
 class Changed(NamedTuple):
