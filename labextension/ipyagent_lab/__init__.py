@@ -13,6 +13,7 @@ Rooms, each importing only those above it:
     pace       many changes, few pushes
     audience   the pages that listen, and what they are told
     herald     notices: who is told that a task needs somebody, is done, has failed
+    rescuer    lost tasks that go on by themselves, each in a process of its own
     watcher    which sessions have changed
     sweeper    what nobody else does: lost holders, expired approvals, forgotten requests
     service    all of these for one store

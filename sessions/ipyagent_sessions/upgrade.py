@@ -19,10 +19,9 @@ run goes on where this one stopped, into the same copy.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -39,7 +38,6 @@ from ipyagent_sessions.log import checkpoints, lease, live
 from ipyagent_sessions.log.exclusive import exclusive
 from ipyagent_sessions.log.files import make_folder
 from ipyagent_sessions.log.layout import Layout
-from ipyagent_sessions.log.lease import this_process
 from ipyagent_sessions.place import VERSION
 from ipyagent_sessions.session import Session, summarise
 from ipyagent_sessions.state import FORM, State
@@ -207,7 +205,7 @@ def _write(store: Store, backup: Path, record: Record) -> None:
 
 def _session(session: Session, backup: Path) -> Kept:
     """Upgrade one session.  Raises LeaseHeld, DamageError, NewerFormat."""
-    with _held(session):
+    with lease.held(session.layout, "upgrade", now=session.place.clock.now()):
         older = of_session(session)  # once more, now that nobody writes
         for folder in (session.layout, Layout(backup / "s" / session.id)):
             checkpoints.clean_unfinished(folder)
@@ -225,15 +223,6 @@ def _session(session: Session, backup: Path) -> Kept:
         if before[1:] != (count, digest) or _fold(session, set())[1:] != (count, digest):
             raise DamageError(f"the log of session {session.id} changed during the upgrade", hint="ipyagent verify says where")
         return Kept(len(older), count, digest)
-
-
-@contextlib.contextmanager
-def _held(session: Session) -> Generator[None]:
-    held = lease.acquire(session.layout, this_process(by="upgrade"), now=session.place.clock.now())
-    try:
-        yield
-    finally:
-        held.release()
 
 
 def _copy(session: Session, file: str, backup: Path) -> None:

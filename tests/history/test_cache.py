@@ -322,3 +322,13 @@ def test_a_merge_keeps_each_session_in_one_piece_and_in_order(many: Store, monke
     runs = [session_id for n, (session_id, _) in enumerate(rows) if n == 0 or rows[n - 1][0] != session_id]
     assert len(runs) == len(set(runs)) == 8
     assert all(a[0] != b[0] or a[1] + 1 == b[1] for a, b in itertools.pairwise(rows))
+
+
+def test_the_number_of_a_file_that_was_dropped_is_given_to_no_other(many: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query that looked before would read other sessions under it."""
+    monkeypatch.setattr(building, "STEP_BYTES", 1)
+    building.step(many)
+    building.step(many)
+    building.drop(many, {2})
+    building.step(many)
+    assert sorted(cache.read(many).files) == [1, 3]

@@ -14,7 +14,7 @@ from pydantic_ai.models import Model
 
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.agent import turn
-from ipyagent_sessions.agent.checking import ATTEMPTS, Check, checked
+from ipyagent_sessions.agent.checking import Check, checked
 from ipyagent_sessions.agent.conversation import exchanges
 from ipyagent_sessions.agent.models import resolve
 from ipyagent_sessions.agent.models.cassette import Exchange
@@ -29,6 +29,7 @@ from ipyagent_sessions.agent.tools.offered import offered
 from ipyagent_sessions.agent.tools.workbench import Workbench
 from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.place import Place
+from ipyagent_sessions.run.checked import ATTEMPTS
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import workflow
 from ipyagent_sessions.store import Store

@@ -9,11 +9,11 @@ from msgspec import Struct
 
 from ipyagent_sessions.agent.records import Records
 from ipyagent_sessions.agent.tools.run_shell import LONGEST_S, execute
+from ipyagent_sessions.run.checked import ATTEMPTS
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Inner
 from ipyagent_sessions.textsafe import plain
 
-ATTEMPTS: Final = 3
 _NAME: Final = 80
 _AGAIN: Final = """\
 [The check `{command}` failed. So {what} are back as they were before, unless somebody else has changed them since; what else \

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from ipyagent_sessions.agent.permission import Permission
+from ipyagent_sessions.run.checked import ATTEMPTS
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Workflow
 
@@ -23,7 +24,7 @@ class AgentWorkflow(Workflow):
             approve: Permission = "ask",
             deps: str = "",
             check: str = "",
-            attempts: int = 3,
+            attempts: int = ATTEMPTS,
             files: str = "",
         ) -> Any:
             from ipyagent_sessions.agent import assistant

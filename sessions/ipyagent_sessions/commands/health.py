@@ -45,7 +45,7 @@ def upgrade(door: Door, session_id: str | None, *, yes: bool) -> Judged:
         return _upgrade_plan(door, upgrading.plan(door.store, wanted))
     done = upgrading.upgrade(door.store, wanted, by=door.actor)
     files = sum(kept.files for kept in done.sessions.values())
-    data = {**msgspec.to_builtins(done, enc_hook=str)}
+    data = msgspec.to_builtins(done, enc_hook=str)
     told = [f"{_many(files, 'file')} of {_many(len(done.sessions), 'session')} made anew; the log was not touched"]
     if done.backup is None:
         told = ["all is of the form that this version writes"]

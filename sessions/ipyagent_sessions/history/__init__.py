@@ -6,5 +6,6 @@ guard    why it can only be a SELECT
 views    the tables that a query sees, as SQL
 base     what the views stand on
 sources  which files and tails of journals feed a query
+cache    events of resting sessions in few large files; building copies them there, behind an answer
 columns  texts and integers as Arrow columns
 """

@@ -81,7 +81,7 @@ def drop(store: Place, numbers: set[int]) -> None:
 
 def _copy(store: Place, manifest: Manifest) -> int:
     chosen: dict[str, Kept] = {}
-    taken, number, events, size = sources.Sources(), max(manifest.files, default=0) + 1, 0, 0
+    taken, number, events, size = sources.Sources(), manifest.next_file(), 0, 0
     here = sources.folders(store)
     for session_id, changed in here.items():
         known = manifest.sessions.get(session_id)
@@ -137,7 +137,7 @@ def _merge(store: Place, manifest: Manifest) -> None:
         rows += alive[number]
         if rows >= LARGE:
             break
-    number = max(manifest.files) + 1
+    number = manifest.next_file()
     moved = {s: msgspec.structs.replace(k, file=number) for s, k in manifest.sessions.items() if k.file in chosen}
     found = sources.Sources()
     found.kept = [(cache.path_of(store, n), sources.moved_on(manifest, n, moved.keys())) for n in chosen]

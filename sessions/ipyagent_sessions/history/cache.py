@@ -51,12 +51,19 @@ class CacheFile(Struct, frozen=True, omit_defaults=True):
 
 class Manifest(Struct):
     """What the cache holds.  `store` is the id of the store it was made for: a copied folder is no cache of another one.
-    Asking a store that does not exist for its id would make it, so an empty manifest has none."""
+    Asking a store that does not exist for its id would make it, so an empty manifest has none.  `last` is the highest number
+    that a file ever had: who still reads by an earlier manifest must not find other sessions under a number that it names."""
 
     format: int
     store: str
     files: dict[int, CacheFile] = {}
     sessions: dict[str, Kept] = {}
+    last: int = 0
+
+    def next_file(self) -> int:
+        """A number that no file has had."""
+        self.last = max(self.last, *self.files, 0) + 1
+        return self.last
 
 
 class Glance(Struct):

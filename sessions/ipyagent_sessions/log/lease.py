@@ -24,6 +24,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -190,6 +191,16 @@ def acquire(layout: Layout, who: Holder, *, now: float, force: bool = False) -> 
         finally:
             if old is not None:
                 old.release()
+
+
+@contextlib.contextmanager
+def held(layout: Layout, by: str, *, now: float) -> Generator[None]:
+    """The lease for who changes files beside the log, so that nobody begins to write meanwhile.  Raises LeaseHeld."""
+    taken = acquire(layout, this_process(by=by), now=now)
+    try:
+        yield
+    finally:
+        taken.release()
 
 
 def is_free(layout: Layout) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Generator
 from pathlib import Path
 
 import msgspec
@@ -18,7 +17,6 @@ from msgspec import Struct
 from ipyagent_sessions.errors import DamageError, IpyagentError, NewerFormat, UsageError
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.log import lease, segments
-from ipyagent_sessions.log.lease import this_process
 from ipyagent_sessions.log.reader import Reader
 from ipyagent_sessions.place import ID
 from ipyagent_sessions.retention import workspaces
@@ -78,10 +76,10 @@ def delete(store: Store, session: Session) -> Loss:
     found = loss(store, session)
     if found.unclear:
         raise DamageError(found.problem, hint="mend that session, or delete it first; nothing was deleted")
-    with _held(session):
+    with lease.held(session.layout, "delete", now=store.clock.now()):
         for child_id in store.children(session.id):
             child = store.session(child_id)
-            with _held(child):
+            with lease.held(child.layout, "delete", now=store.clock.now()):
                 hand_over(session, child)
         if store.children(session.id):
             raise UsageError(f"session {session.id} was forked while it was being deleted", hint="delete it once more")
@@ -115,16 +113,6 @@ def _only_its_own(store: Store, session: Session) -> Path | None:
             using = workspaces.used(store, store.session_ids())[folder.name]
             return folder if using == [session.id] else None
     return None
-
-
-@contextlib.contextmanager
-def _held(session: Session) -> Generator[None]:
-    """Its lease, so that nobody begins to write.  Raises LeaseHeld."""
-    held = lease.acquire(session.layout, this_process(by="delete"), now=session.place.clock.now())
-    try:
-        yield
-    finally:
-        held.release()
 
 
 def hand_over(parent: Session, child: Session) -> None:

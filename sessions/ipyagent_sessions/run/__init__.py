@@ -3,12 +3,16 @@
 definitions   @workflow, @activity, Retry: what a person declares
 identity      what makes an activity the same one after a restart
 task          one execution of a task under a lease: its log, what is open, whether it is asked to stop
-execute       one activity: intent, attempts, result; threads and process are where functions run
+plan          a call whose identity and options are settled
+execute       one activity: intent, attempts, result; threads and process (with child) are where functions run
+inside        what an activity's code can say of itself; keys gives it its idempotency key
+outage        what is away or short, and is waited for
 settle        calls that started and have no result: run again, verify, or ask
-context       `ctx`, what a workflow's body may call; made of naming, recall, large, stages, checked, waiting, calls
+context       `ctx`, what a workflow's body may call; made of naming, recall, large, shared, stages, checked, waiting, calls
+rereading     recorded results that the state does not hold, read from the log in their order
 checked       a part that is rolled back and tried again until its check says yes; notes is what its files hold
 undoing       declared compensations, in reverse order
-beginning     queued, started, or found and going on
+beginning     queued, started, or found and going on; recovery says what was lost
 attending     requests of people and the passing of time, while it runs
 frames        where a body failed
 ending        completed, failed, cancelled, compensated
@@ -18,6 +22,7 @@ launch        start a task, or continue the one that the same call started befor
 control       what people ask of a task, and what is logged when nobody holds the lease; answers is that of a person
 pulse         heartbeat, live.json, inbox; ticker is the one thread in which all tasks beat
 loop          the event loop of a task, light enough for hundreds that wait
+resources     how much memory and disk there is, and the alarm before they run out
 triggers      when a checkpoint is due
 environment   what a task ran under, and what differs now
 """

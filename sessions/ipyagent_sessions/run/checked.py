@@ -33,6 +33,8 @@ from ipyagent_sessions.undo import files
 from ipyagent_sessions.undo.ledger import Effect, ledger
 from ipyagent_sessions.workspace.workspace import Workspace
 
+ATTEMPTS: Final = 3
+"""How often a section is tried unless somebody says."""
 LONGEST: Final = 4_000
 """Characters of a failure that are kept: its end, where the outputs of tests say what is wrong."""
 _TOLD: Final = 200

@@ -25,7 +25,7 @@ from ipyagent_sessions import events as ev
 from ipyagent_sessions.config import seconds
 from ipyagent_sessions.errors import IdentityError, ResultLost, UsageError
 from ipyagent_sessions.run import calls, identity, large, recall, settle, waiting
-from ipyagent_sessions.run.checked import Checked, Work, as_patterns
+from ipyagent_sessions.run.checked import ATTEMPTS, Checked, Work, as_patterns
 from ipyagent_sessions.run.definitions import ONCE, OPTIONS, Activity, Effect, Inner, Retry, check_effect
 from ipyagent_sessions.run.execute import Unsettled, default_retry, execute, rest
 from ipyagent_sessions.run.naming import Names
@@ -293,7 +293,7 @@ class Context:
         *args: Any,
         check: Callable[..., Any] | Activity,
         files: str | Sequence[str] = (),
-        attempts: int = 3,
+        attempts: int = ATTEMPTS,
     ) -> Any:
         """`part(*args, failure=...)`, an async function of the body, until its check says that it is good; gives its value.
 
