@@ -116,6 +116,20 @@ def test_a_running_task_logs_the_alarm(engine: Engine, gate: Gate, flow: Workflo
     assert [a["kind"] for a in bodies(handle.session, "AlarmRaised")] == ["memory"]
 
 
+def test_a_disk_that_cannot_be_asked_is_an_alarm_and_stops_no_task(
+    engine: Engine, gate: Gate, flow: Workflow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(folder: Path) -> Room:
+        raise OSError(116, "Stale file handle")
+
+    monkeypatch.setattr(resources, "room", refuse)
+    handle = engine.start(flow)
+    wait_until(lambda: bool(bodies(handle.session, "AlarmRaised")), timeout=PATIENCE, what="the alarm")
+    gate.open()
+    assert handle.result(PATIENCE) == "done"
+    assert "Stale file handle" in bodies(handle.session, "AlarmRaised")[0]["text"]
+
+
 @pytest.mark.parametrize(
     ("room", "kills", "cause", "said"),
     [

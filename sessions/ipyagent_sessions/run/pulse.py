@@ -49,7 +49,7 @@ class Pulse:
         self._process: psutil.Process | None = None
         self._cpu: float | None = None
         self._rss: int | None = None
-        self._room = resources.room(run.session.layout.root)
+        self._room: resources.Room | None = None
         self._kills: int | None = None
         self._watch = resources.Watch()
 
@@ -93,8 +93,9 @@ class Pulse:
         if self._process is None:
             self._process = psutil.Process()
         self._cpu, self._rss = self._process.cpu_percent(None), self._process.memory_info().rss
-        self._room, self._kills = resources.room(self._run.session.layout.root), resources.kills()
-        for alarm in self._watch.look(self._room):
+        self._kills = resources.kills()
+        self._room = room = resources.room(self._run.session.layout.root)
+        for alarm in self._watch.look(room):
             self._run.call(functools.partial(self._raise, alarm))
         durable = self._run.appender.durable_seq
         if durable == self._durable:
@@ -164,8 +165,9 @@ class Pulse:
         run = self._run
         picture = live.Live(**{f: getattr(picture, f) for f in picture.__struct_fields__})
         picture.heartbeat = run.clock.now()
-        picture.memory_used, picture.memory_total = self._room.memory_used, self._room.memory_total
-        picture.disk_free, picture.disk_total = self._room.disk_free, self._room.disk_total
+        if (room := self._room) is not None:
+            picture.memory_used, picture.memory_total = room.memory_used, room.memory_total
+            picture.disk_free, picture.disk_total = room.disk_free, room.disk_total
         picture.kills = self._kills
         picture.next_checkpoint = run.triggers.next_in
         live.write_live(run.session.layout, picture, run.appender.disk)
