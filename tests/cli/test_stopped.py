@@ -80,7 +80,7 @@ def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def _started(child: Child, store: Store, status: str) -> Session:
     session = store.session(child.expect("session"))
-    wait_until(lambda: session.state().system_state.status == status, timeout=30, what=f"it is {status}")
+    wait_until(lambda: session.summary().state == status, timeout=30, what=f"the log and the list say {status}")
     return session
 
 
