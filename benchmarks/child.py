@@ -127,7 +127,8 @@ def looks(folder: str, what: str) -> dict[str, float]:
 
 def peak_mb() -> float:
     """The most memory that this process has held at once, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
 
 
 def imports(module: str) -> dict[str, float]:
