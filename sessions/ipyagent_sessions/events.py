@@ -100,12 +100,10 @@ def encode(event: Event) -> bytes:
     return _encoder.encode(event)
 
 
-def decode(body: bytes | memoryview) -> Event:
-    """The event of canonical or foreign JSON.  Unknown fields are dropped, missing ones take their defaults.
+decode: Final = _decoder.decode
+"""The event of canonical or foreign JSON (bytes).  Unknown fields are dropped, missing ones take their defaults.
 
-    Raises msgspec.DecodeError or msgspec.ValidationError.
-    """
-    return _decoder.decode(body)
+Raises msgspec.DecodeError or msgspec.ValidationError."""
 
 
 def digest(event: Event) -> str:

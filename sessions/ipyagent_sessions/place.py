@@ -67,6 +67,9 @@ class Header(Struct, frozen=True, omit_defaults=True):
     workspace: str | None = None
 
 
+HEADER: Final = msgspec.json.Decoder(Header)
+
+
 class Place:
     """A store's folder at `root` (default: `config.store_path()`).  It is made with its first session: looking makes none.
 
@@ -227,6 +230,6 @@ class Place:
             seen.add(parent.session)
             path = Layout(self.sessions_folder / parent.session).header
             try:
-                parent = msgspec.json.decode(path.read_bytes().removeprefix(b"\xef\xbb\xbf"), type=Header).parent
+                parent = HEADER.decode(path.read_bytes().removeprefix(b"\xef\xbb\xbf")).parent
             except (OSError, msgspec.DecodeError):
                 return

@@ -27,7 +27,7 @@ from ipyagent_sessions.log.blobs import Blobs
 from ipyagent_sessions.log.layout import FORMAT, Layout
 from ipyagent_sessions.log.lease import Holder
 from ipyagent_sessions.log.reader import Reader
-from ipyagent_sessions.place import VERSION, Header, Parent, Place
+from ipyagent_sessions.place import HEADER, VERSION, Header, Parent, Place
 from ipyagent_sessions.state import FORM, State
 
 _STATES: Final = {"", *TaskState}
@@ -66,7 +66,7 @@ class Session:
         except FileNotFoundError:
             raise NotFound(f"there is no session {self.id} in {self.place.root}", hint="list them with: ipyagent ls") from None
         try:
-            header = msgspec.json.decode(body, type=Header)
+            header = HEADER.decode(body)
         except msgspec.DecodeError as error:
             raise DamageError(f"session {self.id}: session.json is damaged: {error}", hint="restore it from a copy") from error
         if header.format > FORMAT:

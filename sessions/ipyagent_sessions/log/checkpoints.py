@@ -227,8 +227,9 @@ def clean_unfinished(layout: Layout) -> None:
     """Remove temporary files that a crash left behind, but not those of the inbox, which others may be writing."""
     for folder in (layout.root, layout.checkpoints, layout.events, layout.blobs, layout.damaged):
         if folder.is_dir():
-            for path in folder.glob("*.tmp"):
-                path.unlink(missing_ok=True)
+            for path in folder.iterdir():
+                if path.suffix == ".tmp":
+                    path.unlink(missing_ok=True)
 
 
 def difference(old: Any, new: Any) -> Any:

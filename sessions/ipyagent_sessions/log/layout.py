@@ -26,6 +26,7 @@ FORMAT: Final = 1
 one must not fold, raises the number in the header of a session before it first does so there: whoever reads looks at it first.
 """
 _JOURNAL: Final = re.compile(r"journal-(\d+)-(\d+)\.jsonl")
+LEASE: Final = re.compile(r"lease-(\d+)\.lock")
 _SEGMENT: Final = re.compile(r"(\d+)-(\d+)-(\d+)\.parquet")
 
 

@@ -33,7 +33,7 @@ from msgspec import Struct
 
 from ipyagent_sessions.errors import LeaseHeld
 from ipyagent_sessions.log.files import Disk
-from ipyagent_sessions.log.layout import Layout
+from ipyagent_sessions.log.layout import LEASE, Layout
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -63,6 +63,9 @@ class Holder(Struct, frozen=True, omit_defaults=True):
 
     def as_dict(self) -> dict[str, Any]:
         return msgspec.to_builtins(self)  # type: ignore[no-any-return]  # msgspec types it as Any
+
+
+_holder = msgspec.json.Decoder(Holder)
 
 
 def this_process(*, kernel: str | None = None, by: str = "python") -> Holder:
@@ -116,7 +119,7 @@ def is_alive(holder: Holder, *, heartbeat_age: float | None) -> bool:
 def read_holder(layout: Layout) -> Holder | None:
     """Who holds the session, as far as the file says; None when nobody does."""
     try:
-        return msgspec.json.decode(layout.holder.read_bytes(), type=Holder)
+        return _holder.decode(layout.holder.read_bytes())
     except (FileNotFoundError, msgspec.DecodeError):
         return None
 
@@ -229,7 +232,7 @@ def forget_older(layout: Layout, epoch: int) -> None:
 
     The last two stay, and so does everything after one that cannot be removed, since its holder may still look.
     """
-    numbers = sorted(int(path.name[6:-5]) for path in layout.root.glob("lease-*.lock") if path.name[6:-5].isdigit())
+    numbers = sorted(int(found[1]) for name in os.listdir(layout.root) if (found := LEASE.fullmatch(name)))
     for number in numbers:
         if number >= epoch - 1:
             return

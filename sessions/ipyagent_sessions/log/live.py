@@ -77,6 +77,10 @@ class Summary(Struct, omit_defaults=True):
     form: int = 0
 
 
+_live = msgspec.json.Decoder(Live)
+_summary = msgspec.json.Decoder(Summary)
+
+
 def write_live(layout: Layout, live: Live, disk: Disk) -> None:
     """Replace `live.json`; a full disk is no reason to stop, the heartbeat is only missed."""
     with contextlib.suppress(OSError):
@@ -84,7 +88,7 @@ def write_live(layout: Layout, live: Live, disk: Disk) -> None:
 
 
 def read_live(layout: Layout) -> Live | None:
-    return _read(layout.live, Live)
+    return _read(layout.live, _live)
 
 
 def write_summary(layout: Layout, summary: Summary, disk: Disk) -> None:
@@ -94,11 +98,11 @@ def write_summary(layout: Layout, summary: Summary, disk: Disk) -> None:
 
 
 def read_summary(layout: Layout) -> Summary | None:
-    return _read(layout.summary, Summary)
+    return _read(layout.summary, _summary)
 
 
-def _read(path: Path, kind: type[_Kind]) -> _Kind | None:
+def _read(path: Path, decoder: msgspec.json.Decoder[_Kind]) -> _Kind | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return decoder.decode(path.read_bytes())
     except (FileNotFoundError, msgspec.DecodeError):
         return None

@@ -159,8 +159,9 @@ def _go_on(run: TaskRun, resume: Resume, now: dict[str, Any]) -> None:
         run.emit("ControlRequested", asked, actor=run.options.actor)
     if loss is not None:
         took_s = run.clock.monotonic() - began
-        run.emit("RecoveryCompleted", recovery.completed(run, opened, from_seq, took_s, loss, differences))
-        recovery.check(run)
+        wrong = recovery.violations(run.state)
+        run.emit("RecoveryCompleted", recovery.completed(run, opened, from_seq, took_s, loss, differences, wrong))
+        recovery.check(run, wrong)
     run.sync()  # all of it in one
     run.summarise()
     if run.stopping is None:  # with one, the body recalls what is done and begins nothing

@@ -57,7 +57,7 @@ def _packages() -> dict[str, str]:
     found: dict[str, str] = {}
     for folder in reversed(sys.path):  # what comes first is what an import finds
         with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
-            named = (_INSTALLED.fullmatch(entry.name) for entry in entries)
+            named = (_INSTALLED.fullmatch(entry.name) for entry in entries if entry.name.endswith("-info"))
             found.update({m[1].replace("_", "-").replace(".", "-").lower(): m[2] for m in named if m})
     return found
 

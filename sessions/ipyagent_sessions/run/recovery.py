@@ -30,7 +30,13 @@ def not_restored(run: TaskRun, *, lost: bool) -> list[str]:
 
 
 def completed(
-    run: TaskRun, opened: dict[str, Active], from_seq: int, took_s: float, loss: Loss, differences: list[str]
+    run: TaskRun,
+    opened: dict[str, Active],
+    from_seq: int,
+    took_s: float,
+    loss: Loss,
+    differences: list[str],
+    wrong: list[str],
 ) -> p.RecoveryCompleted:
     """What a recovery found and did: one sentence for the person, and one for each of its six steps (R133-R149)."""
     repeat = sorted(i for i, a in opened.items() if a.effect != "irreversible" and a.kind != "sleep")
@@ -64,17 +70,16 @@ def completed(
         ask,
         list(control.NOT_RESTORED),
         verify,
-        _steps(run, loss.told, differences, told),
+        _steps(run, loss.told, differences, told, wrong),
         round(lost_s, 3),
     )
 
 
-def _steps(run: TaskRun, loss: str, differences: list[str], told: list[str]) -> dict[str, str]:
+def _steps(run: TaskRun, loss: str, differences: list[str], told: list[str], wrong: list[str]) -> dict[str, str]:
     """The six steps of the source documents, each with what it came to."""
     loaded, business = run.appender.loaded, run.state.business_state
     found = "no checkpoint" if loaded.checkpoint is None else f"checkpoint at event {loaded.checkpoint}, verified"
     refused = f"; refused as damaged: {', '.join(map(str, loaded.refused))}" if loaded.refused else ""
-    wrong = violations(run.state)
     goal = f"goal: {business.current_goal}; " if business.current_goal else ""
     return {
         "detect": loss,
@@ -151,9 +156,8 @@ def violations(state: State) -> list[str]:
     return out
 
 
-def check(run: TaskRun) -> None:
-    """Suspend the task when what was restored cannot be: nothing is done on such a ground."""
-    wrong = violations(run.state)
+def check(run: TaskRun, wrong: list[str]) -> None:
+    """Suspend the task when what was restored cannot be (`violations`): nothing is done on such a ground."""
     if wrong:
         told = f"what was restored is not consistent: {'; '.join(wrong[:5])}"
         run.emit("AlarmRaised", p.AlarmRaised("inconsistent", told))

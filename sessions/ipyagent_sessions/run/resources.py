@@ -22,6 +22,8 @@ LITTLE_BYTES: Final = 2**30
 _EASED: Final = 0.95
 """An alarm is over once use has fallen below this part of its bound, or free space has risen by as much."""
 
+_NO_LIMIT: Final = 2**60
+"""What version 1 says where there is none is near 2**63."""
 _GROUPS: Final = Path("/sys/fs/cgroup")
 _OWN: Final = Path("/proc/self/cgroup")
 _COUNTERS: Final = Path("/proc/vmstat")
@@ -72,7 +74,7 @@ def cpus() -> int | None:
 def kills() -> int | None:
     """How many processes the system has killed for lack of memory since it started; None where it does not say."""
     with contextlib.suppress(OSError):
-        for line in _COUNTERS.read_text("ascii").splitlines():
+        for line in _COUNTERS.read_text("utf-8").splitlines():
             if line.startswith("oom_kill "):
                 return int(line.split()[1])
     return None
@@ -83,9 +85,10 @@ def _limits() -> list[tuple[int, int]]:
     out: list[tuple[int, int]] = []
     for folder, limit, used, cached in _groups():
         with contextlib.suppress(OSError, ValueError):  # "max", or no such file: there is no limit here
-            allowed = int((folder / limit).read_text("ascii"))
-            stats = dict(line.split() for line in (folder / "memory.stat").read_text("ascii").splitlines())
-            out.append((max(0, int((folder / used).read_text("ascii")) - int(stats.get(cached, 0))), allowed))
+            allowed = int((folder / limit).read_bytes())
+            if allowed < _NO_LIMIT:
+                stats = dict(line.split() for line in (folder / "memory.stat").read_text("utf-8").splitlines())
+                out.append((max(0, int((folder / used).read_bytes()) - int(stats.get(cached, 0))), allowed))
     return out
 
 
