@@ -69,7 +69,7 @@ def test_the_signal_is_in_the_log_and_a_loss_of_somebody_else_is_left_to_others(
     store = Store(here / "store")
     with Child(LONG, str(store.root)) as child:
         other = store.session(child.expect("session"))
-        wait_until(lambda: other.state().system_state.status == "running", timeout=30, what="the other task runs")
+        wait_until(lambda: other.effective_state() == "running", timeout=30, what="the other task runs")
         child.kill()
 
     said = terminal("run", "fragile:walk", "--recover", "auto:1", "--deaths", "99")
