@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 Params = Sequence[Any] | Mapping[str, Any]
 
 _TRIES: Final = 5
+_HEARS_S: Final = 0.2
+"""How long an interrupt may go unheard."""
 _HINT: Final = f"the views are {', '.join(view.name for view in VIEWS)}; see columns with: DESCRIBE events"
 
 
@@ -126,6 +128,8 @@ def _run(connection: duckdb.DuckDBPyConnection, statement: str, params: Params |
     worker = Thread(target=work, name="ipyagent-sql")
     try:
         worker.start()
+        while not found.done():  # a signal that comes just before a wait is heard at its end, so none is endless
+            wait([found], timeout=_HEARS_S)
         return found.result()
     except KeyboardInterrupt:
         _stop(connection, worker, found)
