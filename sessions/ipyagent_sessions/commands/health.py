@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -79,13 +80,9 @@ def _left(problems: dict[str, str]) -> list[str]:
 def _gc_backups(door: Door, *, yes: bool) -> Table:
     """What upgrades replaced, once it has outlived its time."""
     due = backups.outlived(door.store) if door.store.exists() else []
-    if yes:
-        clean.folders(door.store, due, by=door.actor)
-    rows = [[found.file, formats.size(found.size), found.why] for found in due]
-    note = f"backups: {len(due)} {'removed' if yes else 'would go'}"
-    kept = len(upgrading.backups(door.store)) - (0 if yes else len(due))
+    kept = len(upgrading.backups(door.store)) > len(due)
     empty = "no backup of an upgrade is old enough to go" if kept else "there are no backups of upgrades"
-    return Table(["backup", "size", "why"], rows, right=["size"], note=note, empty=empty, width=WIDE)
+    return _gc_folders(door, "backup", due, empty, yes=yes)
 
 
 def gc(door: Door, *, yes: bool) -> Shown:
@@ -113,12 +110,16 @@ def gc(door: Door, *, yes: bool) -> Shown:
 def _gc_workspaces(door: Door, *, yes: bool) -> Table:
     """Workspaces of isolated forks that no session names any more."""
     due = workspaces.left(door.store) if door.store.exists() else []
+    return _gc_folders(door, "workspace", due, "every workspace of a fork is in use", yes=yes)
+
+
+def _gc_folders(door: Door, what: str, due: Sequence[clean.Removable], empty: str, *, yes: bool) -> Table:
+    """Folders of the store that are to go; with `yes` they go."""
     if yes:
         clean.folders(door.store, due, by=door.actor)
     rows = [[found.file, formats.size(found.size), found.why] for found in due]
-    note = f"workspaces: {len(due)} {'removed' if yes else 'would go'}"
-    empty = "every workspace of a fork is in use"
-    return Table(["workspace", "size", "why"], rows, right=["size"], note=note, empty=empty, width=WIDE)
+    note = f"{what}s: {len(due)} {'removed' if yes else 'would go'}"
+    return Table([what, "size", "why"], rows, right=["size"], note=note, empty=empty, width=WIDE)
 
 
 def _gc_memory(door: Door, *, yes: bool) -> Table:
