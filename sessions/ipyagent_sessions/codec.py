@@ -50,7 +50,7 @@ def dumps(value: Any, *, pickle: bool = False) -> bytes:
 def canonical(value: Any) -> bytes:
     """Like `dumps` with the keys of objects and dicts sorted: the bytes that an argument digest is made of."""
     body = _robust(value, "arguments", False, _encode_sorted)
-    return _encode_sorted(_in_order(_decode(body))) if _DICT in body else body
+    return body if body.find(_DICT) < 0 else _encode_sorted(_in_order(_decode(body)))
 
 
 def digest(body: bytes) -> str:
@@ -60,9 +60,10 @@ def digest(body: bytes) -> str:
 
 def loads(body: bytes | msgspec.Raw, *, trust_pickle: bool = False) -> Any:
     """The value of `dumps`.  Raises NotSerialisable for a pickled part unless `trust_pickle`, and for an unknown kind."""
-    if b'"$"' not in bytes(memoryview(body)):  # plain JSON, as most results are
-        return _decode(body)
-    return _unpack(_decode(body), trust_pickle)
+    packed = bytes(memoryview(body))
+    if packed.find(b'"$"') < 0:  # plain JSON, as most results are
+        return _decode(packed)
+    return _unpack(_decode(packed), trust_pickle)
 
 
 def _robust(value: Any, path: str, pickle: bool, encode: Callable[[Any], bytes]) -> bytes:
@@ -72,7 +73,7 @@ def _robust(value: Any, path: str, pickle: bool, encode: Callable[[Any], bytes])
             body = encode(packed)
         except UnicodeEncodeError:
             return encode(_shield(packed))
-        return encode(_shield(packed)) if b"\\u0000" in body else body
+        return body if body.find(b"\\u0000") < 0 else encode(_shield(packed))
     except RecursionError:
         raise NotSerialisable(f"{path} contains itself, or is nested too deeply", hint="return a flatter value") from None
 

@@ -75,7 +75,7 @@ def activity_completed(state: State, event: Event) -> None:
         body.digest,
         body.name,
         body.kind,
-        result=body.result if inline else NULL,
+        result=body.result.copy() if inline else NULL,
         by_reference=not inline,
         result_lost=body.result_lost is not None,
     )

@@ -28,7 +28,8 @@ from ipyagent_sessions.events import Event, decode, encode
 _START: Final = b'{"c":"'
 _RECORD: Final = re.compile(rb'\{"c":"[0-9a-f]{8}","seq":')
 _ENDS_TRIED: Final = 64
-_BLOCK: Final = 4 * 2**20
+_FIRST_BLOCK: Final = 4 * 2**10
+_BLOCK: Final = 32 * 2**10
 _BOM: Final = b"\xef\xbb\xbf"
 _PREFIX: Final = len(b'{"c":"00000000",')
 _BRACE: Final = zlib.crc32(b"{")
@@ -89,22 +90,46 @@ def scan(data: bytes, file: str, base: int = 0) -> Iterator[tuple[int, Event] | 
         at = stop
 
 
-def scan_file(path: Path) -> Iterator[tuple[int, Event] | Damage]:
-    """The same of a whole journal, of which a few megabytes are in memory at a time.  Raises OSError.
+def scan_file(path: Path) -> Iterator[list[Event] | Damage]:
+    """The events of a whole journal in lists, and its damage, in order.  Raises OSError.
 
-    It is open only while a block is read: Windows removes no open file, and who asks may take hours over what it gets.
+    Little of the file is in memory at a time, first the least: who wants one event waits for few.  The file is open only while
+    a piece is read: Windows removes no open file, and who asks may take hours over what it gets.
     """
-    base, rest = 0, b""
-    while block := _block(path, base + len(rest), max(_BLOCK, len(rest))):
+    base, rest, size = 0, b"", _FIRST_BLOCK
+    while block := _block(path, base + len(rest), max(size, len(rest))):
         data = rest + block
         stop = data.rfind(b"\n") + 1
-        yield from scan(data[:stop], path.name, base)
-        base, rest = base + stop, data[stop:]
-    yield from scan(rest, path.name, base)
+        yield from _lists(data[:stop], path.name, base)
+        base, rest, size = base + stop, data[stop:], min(size * 2, _BLOCK)
+    yield from _lists(rest, path.name, base)
+
+
+def _lists(data: bytes, file: str, base: int) -> Iterator[list[Event] | Damage]:
+    if not data:
+        return
+    events = _all_of(data)
+    if events is not None:
+        yield events
+        return
+    for item in scan(data, file, base):
+        yield item if isinstance(item, Damage) else [item[1]]
+
+
+def _all_of(data: bytes) -> list[Event] | None:
+    """The events of whole lines that all verify, None when one does not; takes half the time of `scan`."""
+    lines = data.split(b"\n")
+    if lines.pop():
+        return None
+    try:
+        events = [decode(line) for line in lines if line[:_PREFIX] == b'{"c":"%08x",' % zlib.crc32(line[_PREFIX:], _BRACE)]
+    except (ValueError, msgspec.DecodeError, RecursionError):
+        return None
+    return events if len(events) == len(lines) else None
 
 
 def _block(path: Path, offset: int, size: int) -> bytes:
-    with open(path, "rb") as file:
+    with open(path, "rb", buffering=0) as file:
         file.seek(offset)
         return file.read(size)
 

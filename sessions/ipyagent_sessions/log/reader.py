@@ -8,7 +8,8 @@ damage: it is reported with its place and the rest is read all the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -19,6 +20,7 @@ from ipyagent_sessions.log.format import Damage, event_of, scan, scan_file
 from ipyagent_sessions.log.layout import JournalFile, Layout, SegmentFile
 
 _TRIES: Final = 5
+_END: Final = 16 * 2**10
 
 
 class Tail(NamedTuple):
@@ -37,18 +39,16 @@ class Reader:
         self.first = first
         self.damage: list[Damage | str] = []
         self.missing: list[tuple[int, int]] = []
+        self._next = first
 
     def events(self, after: int = 0, until: int | None = None) -> Iterator[Event]:
         """The events with `after` < seq <= `until`, in order.  Raises DamageError when no reading of the folder succeeds."""
-        next_seq = max(after + 1, self.first)
+        self._next = max(after + 1, self.first)
         for attempt in range(_TRIES):
             self.damage.clear()
             self.missing.clear()
-            last_try = attempt == _TRIES - 1
             try:
-                for event in self._pass(next_seq, until, tolerate=last_try):
-                    yield event
-                    next_seq = event.seq + 1
+                yield from self._pass(until, tolerate=attempt == _TRIES - 1)
             except (FileNotFoundError, _Gap):
                 continue
             return
@@ -57,51 +57,61 @@ class Reader:
             hint="read again; if it stays, restore the folder from a copy",
         )
 
-    def _pass(self, next_seq: int, until: int | None, *, tolerate: bool) -> Iterator[Event]:
+    def _pass(self, until: int | None, *, tolerate: bool) -> Iterator[Event]:
         """One reading of the folder.  Raises _Gap where events are missing; with `tolerate` it skips and reports them."""
         sealed = self.layout.segments()
         journals = self.layout.journals()
         for segment in _best(sealed, journals):
-            if segment.last < next_seq:
+            if segment.last < self._next:
                 continue
             if until is not None and segment.first > until:
                 return
             cut = _cut(segment.epoch, journals)
             stop = min(x for x in (segment.last, until, cut - 1 if cut else None) if x is not None)
-            if stop < next_seq:
+            if stop < self._next:
                 continue
-            for event in segments.read(segment.path, after=next_seq - 1, until=stop, damage=self.damage):
-                if self._is_next(event, next_seq, tolerate):
-                    yield event
-                    next_seq = event.seq + 1
+            yield from self._counting(
+                segments.read(segment.path, after=self._next - 1, until=stop, damage=self.damage), stop, tolerate
+            )
         for journal in journals:
             last = _last(journal, journals)
-            if (until is not None and journal.first > until) or (last is not None and last < next_seq):
+            if (until is not None and journal.first > until) or (last is not None and last < self._next):
                 continue
             cut = _cut(journal.epoch, journals)
             stop = min(segments.LAST if cut is None else cut - 1, segments.LAST if until is None else until)
-            for item in scan_file(journal.path):
-                if isinstance(item, Damage):
-                    self.damage.append(item)
-                    continue
-                event = item[1]
-                if event.seq <= stop and (event.seq == next_seq or self._is_next(event, next_seq, tolerate)):
-                    yield event
-                    next_seq = event.seq + 1
+            for found in scan_file(journal.path):
+                if isinstance(found, Damage):
+                    self.damage.append(found)
+                elif self._all_count(found, stop):
+                    yield from found
+                else:
+                    yield from self._counting(found, stop, tolerate)
         end = _end(sealed, journals)
         end = end if until is None else min(end, until)
-        if next_seq <= end:
+        if self._next <= end:
             if not tolerate:
                 raise _Gap
-            self.missing.append((next_seq, end))
+            self.missing.append((self._next, end))
 
-    def _is_next(self, event: Event, next_seq: int, tolerate: bool) -> bool:
-        """Whether `event` was not yielded yet.  Notes what is missing before it, or raises _Gap."""
-        if event.seq > next_seq:
-            if not tolerate:
-                raise _Gap
-            self.missing.append((next_seq, event.seq - 1))
-        return event.seq >= next_seq
+    def _all_count(self, events: list[Event], stop: int) -> bool:
+        """Whether `events` are just the next ones; they then count as yielded."""
+        end = self._next + len(events)
+        if end - 1 > stop or [event.seq for event in events] != list(range(self._next, end)):
+            return False
+        self._next = end
+        return True
+
+    def _counting(self, events: Iterable[Event], stop: int, tolerate: bool) -> Iterator[Event]:
+        """Those up to `stop` that were not yielded yet.  Notes what is missing before each, or raises _Gap."""
+        for event in events:
+            if not self._next <= event.seq <= stop:
+                continue
+            if event.seq > self._next:
+                if not tolerate:
+                    raise _Gap
+                self.missing.append((self._next, event.seq - 1))
+            self._next = event.seq + 1
+            yield event
 
     def last_seq(self) -> int:
         """The newest seq, `first - 1` when there is none."""
@@ -118,9 +128,9 @@ class Reader:
         if not journals:
             return None
         journal = journals[-1]
+        if (size := _whole_bytes(journal.path)) is not None:
+            return Tail(journal, size, None)
         data = journal.path.read_bytes()
-        if data.endswith(b"\n") and event_of(data[data.rfind(b"\n", 0, -1) + 1 : -1]) is not None:
-            return Tail(journal, len(data), None)
         good, kind = 0, ""
         for item in scan(data, journal.path.name):
             if isinstance(item, Damage):
@@ -128,6 +138,16 @@ class Reader:
             else:
                 good, kind = item[0], ""
         return Tail(journal, good, Damage(journal.path.name, good, len(data) - good, kind) if kind else None)
+
+
+def _whole_bytes(path: Path) -> int | None:
+    """The size of a journal whose last line verifies, by a look at its end; None when that does not show it."""
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _END))
+        end = file.read()
+    line = end[end.rfind(b"\n", 0, -1) + 1 : -1]
+    return size if end.endswith(b"\n") and event_of(line) is not None else None
 
 
 class _Gap(Exception):

@@ -56,8 +56,8 @@ def _packages() -> dict[str, str]:
     """What is installed, by the names of the metadata folders: parsing what is in them would take most of a resume's time."""
     found: dict[str, str] = {}
     for folder in reversed(sys.path):  # what comes first is what an import finds
-        with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
-            named = (_INSTALLED.fullmatch(entry.name) for entry in entries if entry.name.endswith("-info"))
+        with contextlib.suppress(OSError):
+            named = [_INSTALLED.fullmatch(name) for name in os.listdir(folder or ".") if name.endswith("-info")]
             found.update({m[1].replace("_", "-").replace(".", "-").lower(): m[2] for m in named if m})
     return found
 
