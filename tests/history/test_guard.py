@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ipyagent_sessions.errors import UsageError
+from ipyagent_sessions.history.guard import Checked
 from ipyagent_sessions.history.sql import query
 from ipyagent_sessions.log import sealing
 from ipyagent_sessions.log.appender import Appender
@@ -135,8 +136,8 @@ def test_a_mistake_is_one_line_of_duckdb(store: Store, session: Session, rich: A
     assert caught.value.__cause__ is None
 
 
-def unchecked(connection: Any, sql: str) -> str:
-    return sql
+def unchecked(connection: Any, sql: str) -> Checked:
+    return Checked(sql, [])
 
 
 def test_a_query_that_got_past_the_parser_still_reaches_no_file(

@@ -14,7 +14,6 @@ import pytest
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.events import as_raw, seconds_of
 from ipyagent_sessions.history import building, tables
-from ipyagent_sessions.history.base import View
 from ipyagent_sessions.history.sql import query
 from ipyagent_sessions.history.views import VIEWS
 from ipyagent_sessions.lifecycle import LOST, TaskState
@@ -105,7 +104,7 @@ def test_what_was_caused_is_there_for_every_way_to_ask_for_it(store: Store, rich
     ],
 )
 def test_a_query_that_does_not_ask_for_it_does_not_pay_for_it(store: Store, monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
-    monkeypatch.setattr(tables, "TOLD", View("base.loose_told", "", "SELECT nothing_like_that FROM base.loose"))
+    monkeypatch.setattr(tables, "TOLD", "SELECT nothing_like_that FROM base.loose")
     assert query(store, sql).rows()
 
 

@@ -1,7 +1,8 @@
 """What the views stand on, as SQL in the schema `base`.
 
     base.loose     physical events from segments and tails; payload as text
-    base.kept_told those of the query cache, with what they triggered; payload as JSON
+    base.events    each physical event once, of those and of the query cache; payload as text
+    base.told      the same with what they triggered; payload as JSON
     base.sessions  one row a session: what its header says, and whether its lease is held
     base.lineage   session_id, origin, first, last, depth: which seqs of which session its history goes through
 
@@ -26,31 +27,18 @@ class View(NamedTuple):
     columns: Mapping[str, str] = MappingProxyType({})
 
 
-TOLD: Final = View(
-    "base.loose_told",
-    "the loose events with the ids of those that they caused",
-    """
+TOLD: Final = """
         SELECT e.*, coalesce(c.triggered_events, []) AS triggered_events
         FROM base.loose e LEFT JOIN (
             SELECT session_id, parent_event, list(session_id || ':' || seq ORDER BY seq) AS triggered_events
             FROM base.loose WHERE parent_event IS NOT NULL GROUP BY session_id, parent_event
-        ) c ON c.session_id = e.session_id AND c.parent_event = e.seq""",
-)
+        ) c ON c.session_id = e.session_id AND c.parent_event = e.seq"""
+"""The loose events with the ids of those that they caused."""
 
-UNTOLD: Final = View(
-    TOLD.name,
-    "the same for a query that does not use those ids: finding them takes most of its time",
-    "SELECT *, error('triggered_events of event ' || seq)::VARCHAR[] AS triggered_events FROM base.loose",
-)
+UNTOLD: Final = "SELECT *, error('triggered_events of event ' || seq)::VARCHAR[] AS triggered_events FROM base.loose"
+"""The same for a query that does not use those ids: finding them takes most of its time."""
 
 BASE: Final = (
-    View(
-        "base.events",
-        "every physical event once; a session's are in one of the two",
-        """
-        SELECT * FROM base.loose
-        UNION ALL SELECT * EXCLUDE (triggered_events) REPLACE (payload::VARCHAR AS payload) FROM base.kept_told""",
-    ),
     View(
         "base.story",
         "each session with the events it inherited",

@@ -99,7 +99,7 @@ def _copy(store: Place, manifest: Manifest) -> int:
             break
     if not chosen:
         return 0
-    written = _write(store, number, taken, "base.loose_told ORDER BY session_id, seq")
+    written = _write(store, number, taken, "ORDER BY session_id, seq")
     manifest.files[number] = CacheFile(sum(written.values()), sorted(written))
     # where a segment is not what its name says, its session stays outside
     manifest.sessions |= {s: kept for s, kept in chosen.items() if written.get(s) == kept.events}
@@ -141,7 +141,7 @@ def _merge(store: Place, manifest: Manifest) -> None:
     moved = {s: msgspec.structs.replace(k, file=number) for s, k in manifest.sessions.items() if k.file in chosen}
     found = sources.Sources()
     found.kept = [(cache.path_of(store, n), sources.moved_on(manifest, n, moved.keys())) for n in chosen]
-    written = _write(store, number, found, "base.kept_told") if moved else {}
+    written = _write(store, number, found) if moved else {}
     moved = {s: k for s, k in moved.items() if written.get(s) == k.events}
     manifest.sessions = {s: k for s, k in manifest.sessions.items() if k.file not in chosen} | moved
     manifest.files = {n: f for n, f in manifest.files.items() if n not in chosen}
@@ -151,8 +151,8 @@ def _merge(store: Place, manifest: Manifest) -> None:
     _sweep(store, manifest)
 
 
-def _write(store: Place, number: int, found: sources.Sources, told: str) -> dict[str, int]:
-    """Write the events that are `told` into a file of the cache, each session's in one piece; returns how many of each.
+def _write(store: Place, number: int, found: sources.Sources, order: str = "") -> dict[str, int]:
+    """Write all events into a file of the cache, each session's in one piece; returns how many of each.
 
     DuckDB keeps the order of the files it reads, so merging needs no sort.  Raises OSError.
     """
@@ -163,7 +163,7 @@ def _write(store: Place, number: int, found: sources.Sources, told: str) -> dict
     spill = Path(tempfile.gettempdir(), f"ipyagent-cache-{os.getpid()}-{secrets.token_hex(4)}")
     try:
         with duckdb.connect(":memory:", config={"temp_directory": os.fspath(spill), "memory_limit": _MEMORY}) as connection:
-            select = f"SELECT {tables.CACHED} FROM {told}"
+            select = f"SELECT {tables.KEPT} FROM base.told {order}"
             tables.define(connection, found, select)
             connection.execute(f"COPY ({select}) TO '{_quoted(temporary)}' ({cache.WRITTEN})")
             counted = connection.execute(

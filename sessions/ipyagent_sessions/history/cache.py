@@ -29,7 +29,7 @@ from ipyagent_sessions.place import Header, Place
 FORMAT: Final = 2
 SETTLED_NS: Final = 3_000_000_000
 """A folder's time means something once it is so old: two changes within one tick of the file system's clock have the same."""
-WRITTEN: Final = "FORMAT parquet, PARQUET_VERSION v2, COMPRESSION lz4_raw"
+WRITTEN: Final = "FORMAT parquet, PARQUET_VERSION v2, COMPRESSION lz4_raw, ROW_GROUP_SIZE 245760"
 """How DuckDB writes a file of the cache."""
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ipyagent_sessions.errors import UsageError
 
@@ -40,7 +40,27 @@ _ALL_OF_IT: Final = frozenset({"STAR", "POSITIONAL_REFERENCE", "PIVOT"})
 _HINT: Final = "one SELECT over the views is possible; see them with: SHOW TABLES"
 
 
-def checked(connection: duckdb.DuckDBPyConnection, sql: str, *, also: frozenset[str] = frozenset()) -> str:
+class Checked(NamedTuple):
+    """A statement that may run: its text, and all objects of the parsed tree of the SELECT in it."""
+
+    text: str
+    nodes: list[dict[str, Any]]
+
+    def may_use(self, column: str) -> bool:
+        """Whether the result can depend on `column` of some table: it is named, or a whole row is asked for."""
+        tables = {
+            str(n.get(key)).lower() for n in self.nodes if n.get("type") == "BASE_TABLE" for key in ("alias", "table_name")
+        }
+        for node in self.nodes:
+            names = [str(name).lower() for name in (*node.get("column_names", ()), *node.get("using_columns", ()))]
+            if column in names or (node.get("type") == "COLUMN_REF" and names[-1] in tables):
+                return True
+            if node.get("type") in _ALL_OF_IT or node.get("ref_type") == "NATURAL" or node.get("column_name_alias"):
+                return True
+        return False
+
+
+def checked(connection: duckdb.DuckDBPyConnection, sql: str, *, also: frozenset[str] = frozenset()) -> Checked:
     """`sql` as the one statement to run: a SELECT (also FROM first, DESCRIBE, SUMMARIZE, SHOW) or an EXPLAIN of one.
 
     `also` are further table functions that the caller makes safe.  Raises UsageError that names what is refused.
@@ -51,26 +71,8 @@ def checked(connection: duckdb.DuckDBPyConnection, sql: str, *, also: frozenset[
     if statement.type == duckdb.StatementType.EXPLAIN:
         prefix, rest = _explained(statement.query)
         inner = _only(connection, rest)
-        _check(connection, inner, also)
-        return f"{prefix} {inner.query}"
-    _check(connection, statement, also)
-    return statement.query
-
-
-def may_use(connection: duckdb.DuckDBPyConnection, statement: str, column: str) -> bool:
-    """Whether the result of a statement can depend on `column` of some table: it is named, or a whole row is asked for."""
-    try:
-        found = list(nodes(connection, statement))
-    except UsageError:  # an EXPLAIN
-        return True
-    tables = {str(n.get(key)).lower() for n in found if n.get("type") == "BASE_TABLE" for key in ("alias", "table_name")}
-    for node in found:
-        names = [str(name).lower() for name in (*node.get("column_names", ()), *node.get("using_columns", ()))]
-        if column in names or (node.get("type") == "COLUMN_REF" and names[-1] in tables):
-            return True
-        if node.get("type") in _ALL_OF_IT or node.get("ref_type") == "NATURAL" or node.get("column_name_alias"):
-            return True
-    return False
+        return Checked(f"{prefix} {inner.query}", _reading(connection, inner, also))
+    return Checked(statement.query, _reading(connection, statement, also))
 
 
 def one_line(error: Exception) -> str:
@@ -92,13 +94,15 @@ def _only(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
     return found[0]
 
 
-def _check(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement, also: frozenset[str]) -> None:
+def _reading(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement, also: frozenset[str]) -> list[dict[str, Any]]:
+    """All objects of the tree of a statement that only reads, from where it may.  Raises UsageError for any other."""
     import duckdb
 
     if statement.type != duckdb.StatementType.SELECT:
         word = next((text for text, _ in _words(statement.query)), "it").upper()
         raise UsageError(f"{word} is refused: a query only reads", hint=_HINT)
-    for node in nodes(connection, statement.query):
+    found = list(_nodes(connection, statement.query))
+    for node in found:
         kind = node.get("type")
         if isinstance(kind, str) and kind.endswith("_NODE") and kind not in _READING:
             raise UsageError(f"{kind.partition('_')[0]} inside a query is refused: a query only reads", hint=_HINT)
@@ -106,9 +110,10 @@ def _check(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement, a
             name = str(node["function"].get("function_name", "")).lower()
             if name not in _FUNCTIONS and name not in also:
                 raise UsageError(f"the table function {name}() is refused: a query reads the views only", hint=_HINT)
+    return found
 
 
-def nodes(connection: duckdb.DuckDBPyConnection, statement: str) -> Iterator[dict[str, Any]]:
+def _nodes(connection: duckdb.DuckDBPyConnection, statement: str) -> Iterator[dict[str, Any]]:
     """All objects of the parsed tree of a SELECT.  Raises UsageError for one that DuckDB does not show as a tree."""
     row = connection.execute("SELECT json_serialize_sql(?)", [statement]).fetchone()
     tree = json.loads(row[0]) if row else {"error": True, "error_message": "no tree"}

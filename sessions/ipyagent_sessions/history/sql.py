@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ipyagent_sessions.errors import IpyagentError, UsageError
 from ipyagent_sessions.history import building, guard, tables
+from ipyagent_sessions.history.guard import Checked
 from ipyagent_sessions.history.result import Result
 from ipyagent_sessions.history.sources import Sources, gather
 from ipyagent_sessions.history.views import LINEAGE, VIEWS
@@ -61,7 +62,7 @@ def _answer(store: Place, sql: str, params: Params | None) -> Result:
             sources = gather(store, distrusted)
             try:
                 _fill(connection, sources, statement)
-                table = _run(connection, statement, params)
+                table = _run(connection, statement.text, params)
             except duckdb.Error as error:
                 suspects = _suspects(sources.paths, error)
                 gone = {path for path in suspects if not path.exists()}
@@ -172,9 +173,12 @@ def _database() -> Generator[duckdb.DuckDBPyConnection]:
         shutil.rmtree(spill, ignore_errors=True)
 
 
-def _fill(connection: duckdb.DuckDBPyConnection, sources: Sources, statement: str | None) -> None:
+def _fill(connection: duckdb.DuckDBPyConnection, sources: Sources, statement: Checked | None) -> None:
     """Make the views; after that the database can reach the files behind them, and nothing else, read only."""
-    tables.define(connection, sources, statement)
+    if statement is None:
+        tables.define(connection, sources)
+    else:
+        tables.define(connection, sources, statement.text, told=statement.may_use("triggered_events"))
     connection.execute("SET allowed_paths = ?", [[os.fspath(path) for path in sources.paths]])
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 from ipyagent_sessions.events import ENGINE, SCHEMA_VERSION
 from ipyagent_sessions.history.base import BASE, TOLD, UNTOLD
-from ipyagent_sessions.history.guard import may_use
 from ipyagent_sessions.history.sources import Sources, lineage
 from ipyagent_sessions.history.views import LINEAGE, VIEWS
 
@@ -47,13 +46,24 @@ _DEFAULTS: Final = {
 }
 """The fields of `events.Event`: their types in a line, and what stands for one that a line leaves out."""
 
-_KEPT: Final = f"session_id, {', '.join(_TYPES)}, triggered_events"
-CACHED: Final = _KEPT.replace("payload", "payload::JSON AS payload")
+_NONE: Final = f"""SELECT {
+    ", ".join(
+        f"NULL::{kind.replace('JSON', 'VARCHAR')} AS {name}" for name, kind in {"session_id": "VARCHAR", **_TYPES}.items()
+    )
+} WHERE false"""
+"""No event at all."""
+
+KEPT: Final = f"session_id, {', '.join(_TYPES)}, triggered_events"
 """The columns of a file of the query cache.  A payload that is JSON there need not be parsed to be one in a query."""
 
 
-def define(connection: duckdb.DuckDBPyConnection, sources: Sources, statement: str | None = None) -> None:
-    """Make the views over `sources`: all, or those that `statement` can need, since all of them take a tenth of a second."""
+def define(
+    connection: duckdb.DuckDBPyConnection, sources: Sources, statement: str | None = None, *, told: bool = True
+) -> None:
+    """Make the views over `sources`: all, or those that `statement` can need, since all of them take a tenth of a second.
+
+    With `told` the events say what they triggered; without it a query that asks for that fails.
+    """
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("CREATE SCHEMA base")
     wanted, text = _wanted(statement)
@@ -63,10 +73,7 @@ def define(connection: duckdb.DuckDBPyConnection, sources: Sources, statement: s
         _table(connection, "sessions", select, sources.sessions(everyone))
     if "base.lineage" in text:
         _table(connection, "lineage", "FROM incoming", lineage(everyone))
-    connection.execute(f"CREATE VIEW base.loose AS {_loose(connection, sources)}")
-    told = TOLD if statement is None or may_use(connection, statement, "triggered_events") else UNTOLD
-    connection.execute(f"CREATE VIEW {told.name} AS {told.sql}")
-    connection.execute(f"CREATE VIEW base.kept_told AS {_kept(connection, sources)}")
+    _events(connection, sources, text, TOLD if told else UNTOLD)
     for view in _VIEWS:
         if view.name in wanted:
             made = f"MACRO {view.name} AS TABLE" if view is LINEAGE else f"VIEW {view.name} AS"
@@ -92,8 +99,25 @@ def _wanted(statement: str | None) -> tuple[set[str], str]:
     return wanted, text
 
 
+def _events(connection: duckdb.DuckDBPyConnection, sources: Sources, text: str, told: str) -> None:
+    """Make the views of all events that stand in `text`.  A session's are loose or in the cache, and a side that has none is
+    left out: to plan a query over it takes milliseconds."""
+    loose, kept = _loose(connection, sources), _kept(connection, sources)
+    of_events, of_told = list[str](), list[str]()
+    if loose or not kept:
+        connection.execute(f"CREATE VIEW base.loose AS {loose or _NONE}")
+        of_events.append("FROM base.loose")
+        of_told.append(f"SELECT * REPLACE (payload::JSON AS payload) FROM ({told})")
+    if kept:
+        of_events.append(f"SELECT * EXCLUDE (triggered_events) REPLACE (payload::VARCHAR AS payload) FROM ({kept})")
+        of_told.append(kept)
+    for name, sides in (("base.events", of_events), ("base.told", of_told)):
+        if name in text:
+            connection.execute(f"CREATE VIEW {name} AS {' UNION ALL '.join(sides)}")
+
+
 def _loose(connection: duckdb.DuckDBPyConnection, sources: Sources) -> str:
-    """What is read from the files of the sessions themselves, as SQL."""
+    """What is read from the files of the sessions themselves, as SQL; empty when nothing is."""
     names, parts = ", ".join(_TYPES), []
     if sources.files:
         # explicit files: an empty store works, and what is half written never matches; hive: a folder named a=b is no column
@@ -107,30 +131,24 @@ def _loose(connection: duckdb.DuckDBPyConnection, sources: Sources) -> str:
         parsed = f"SELECT session_id, json_transform(line, '{json.dumps(_TYPES)}') AS e FROM incoming"
         _table(connection, "tail", f"SELECT session_id, {', '.join(values)} FROM ({parsed})", sources.tail())
         parts.append("FROM base.tail")
-    return " UNION ALL ".join(parts) or f"SELECT {_nothing('VARCHAR')} WHERE false"
-
-
-def _nothing(payload: str) -> str:
-    """The columns of no row at all: DuckDB leaves out what a view adds to it."""
-    kinds = {"session_id": "VARCHAR", **_TYPES, "payload": payload}
-    return ", ".join(f"NULL::{kind} AS {name}" for name, kind in kinds.items())
+    return " UNION ALL ".join(parts)
 
 
 def _kept(connection: duckdb.DuckDBPyConnection, sources: Sources) -> str:
-    """What is read from the query cache, as SQL; the sessions that have changed since are left out, file by file."""
+    """What is read from the query cache, as SQL, without the sessions that have changed since; empty when nothing is."""
     parts = []
     whole = [path for path, gone in sources.kept if not gone]
     if whole:
         connection.execute("SET VARIABLE kept = ?", [[os.fspath(path) for path in whole]])
-        parts.append(f"SELECT {_KEPT} FROM read_parquet(getvariable('kept'), hive_partitioning = false)")
+        parts.append(f"SELECT {KEPT} FROM read_parquet(getvariable('kept'), hive_partitioning = false)")
     for number, (path, gone) in enumerate((path, gone) for path, gone in sources.kept if gone):
         connection.execute(f"SET VARIABLE kept{number} = ?", [[os.fspath(path)]])
         listed = ", ".join(f"'{session_id}'" for session_id in gone)  # ids are letters and digits
         parts.append(
-            f"SELECT {_KEPT} FROM read_parquet(getvariable('kept{number}'), hive_partitioning = false) "
+            f"SELECT {KEPT} FROM read_parquet(getvariable('kept{number}'), hive_partitioning = false) "
             f"WHERE session_id NOT IN ({listed})"
         )
-    return " UNION ALL ".join(parts) or f"SELECT {_nothing('JSON')}, []::VARCHAR[] AS triggered_events WHERE false"
+    return " UNION ALL ".join(parts)
 
 
 def _table(connection: duckdb.DuckDBPyConnection, name: str, select: str, rows: pa.Table) -> None:

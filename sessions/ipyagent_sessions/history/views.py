@@ -16,7 +16,7 @@ VIEWS: Final = (
         SELECT session_id || ':' || seq AS event_id, session_id, seq, event_type, timestamp, recorded_at, task_id,
             task_id AS workflow_id, activity_id, attempt, actor, payload, parent_event, triggered_events,
             schema_version, ignorable, agent_version, {_MEASURES}
-        FROM (SELECT * REPLACE (payload::JSON AS payload) FROM base.loose_told UNION ALL SELECT * FROM base.kept_told)""",
+        FROM base.told""",
         {
             "event_id": "session and seq, unique in the store",
             "recorded_at": "when it was written, if later than when it happened; otherwise the same",

@@ -68,11 +68,11 @@ def references(sql: str) -> References:
 
     with duckdb.connect(":memory:") as parser:
         try:
-            statement = guard.checked(parser, sql, also=READERS)
+            statement, nodes = guard.checked(parser, sql, also=READERS)
         except UsageError as error:
             raise UsageError(error.message, hint=f"one SELECT that reads tables is possible; {HINT}") from None
-        explained = statement.upper().startswith("EXPLAIN")
-        nodes = [] if explained else list(guard.nodes(parser, statement))
+    if statement.upper().startswith("EXPLAIN"):
+        nodes = []
     tables: dict[str, None] = {}
     names: dict[str, None] = {}
     spots: list[tuple[int, int, str]] = []
