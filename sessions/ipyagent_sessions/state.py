@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
-from ipyagent_sessions.events import NULL
+from ipyagent_sessions.events import EMPTY, NULL
 from ipyagent_sessions.lifecycle import TaskState
 
 FORM: Final = 8
@@ -246,20 +246,33 @@ def encode(state: State) -> bytes:
 
 
 def decode(body: bytes) -> State:
-    """The state of `encode`.  Raises msgspec.DecodeError or msgspec.ValidationError."""
-    state = _state_decoder.decode(body)
-    for recorded in state.business_state.results.values():
-        share(recorded)
+    """The state of `encode`.  Raises msgspec.DecodeError or msgspec.ValidationError.
+
+    Results are decoded one by one: what is shared among them is never there a hundred thousand times.
+    """
+    whole = _parts(body)
+    business = _parts(whole.get("business_state", EMPTY))
+    results = _parts(business.pop("results", EMPTY))
+    state = _state_decoder.decode(msgspec.json.encode({**whole, "business_state": business}))
+    state.business_state.results = {activity_id: _recorded(raw) for activity_id, raw in results.items()}
     return state
 
 
+def _recorded(raw: Raw) -> Recorded:
+    """One result of a snapshot, which keeps nothing of that in memory."""
+    recorded = _recorded_decoder.decode(raw)
+    body = bytes(memoryview(recorded.result))
+    recorded.result = NULL if body == b"null" else Raw(body)
+    share(recorded)
+    return recorded
+
+
 def share(recorded: Recorded) -> None:
-    """Let what hundreds of thousands of results have alike be one object each; a null that was read from a snapshot would keep
-    all of it in memory."""
-    if recorded.by_reference:
-        recorded.result = NULL
+    """Let what hundreds of thousands of results have alike be one object each."""
     recorded.name, recorded.kind = intern(recorded.name), intern(recorded.kind)
     recorded.effect, recorded.source = intern(recorded.effect), intern(recorded.source)
 
 
 _state_decoder = msgspec.json.Decoder(State)
+_recorded_decoder = msgspec.json.Decoder(Recorded)
+_parts: Final = msgspec.json.Decoder(dict[str, Raw]).decode

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 from collections.abc import Callable
 from typing import Any
@@ -73,6 +74,20 @@ def test_a_given_name_is_the_name_of_the_id(engine: Engine) -> None:
         await ctx.run(activity(name="two", effect="none")(lambda: 2))
 
     assert ids_of(engine, flow) == ["main/one#1", "main/two#1"]
+
+
+@pytest.mark.parametrize("keyed_first", [True, False])
+def test_a_key_and_an_occurrence_never_make_the_same_id(engine: Engine, keyed_first: bool) -> None:
+    """Signs of ids may be in names: the first call of `a:b` has the id that `a` has with the key `b#1`."""
+
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> None:
+        keyed = functools.partial(ctx.run, lambda: "keyed", name="a", key="b#1")
+        counted = functools.partial(ctx.run, lambda: "counted", name="a:b")
+        for call in (keyed, counted) if keyed_first else (counted, keyed):
+            await call()
+
+    assert "main/a:b#1 exists already" in str(refusal(engine, flow))
 
 
 def test_a_lambda_without_a_name_is_refused(engine: Engine) -> None:

@@ -156,7 +156,7 @@ def load(layout: Layout, seq: int) -> tuple[State, Snapshot]:
         base = _open(layout, snapshot.base)
         if base.base is not None:
             raise DamageError(f"checkpoint {seq} builds on {snapshot.base}, which is not a whole one")
-        body = msgspec.json.encode(patched(msgspec.json.decode(base.state), snapshot.patch))
+        body = msgspec.json.encode(patched(base.state, snapshot.patch))
     if hashlib.sha256(body).hexdigest() != snapshot.sha256:
         raise DamageError(
             f"checkpoint {seq} does not match its checksum", hint="it can be deleted: the state is folded from the log"
@@ -268,11 +268,13 @@ def _opened(raw: Raw) -> Any:
 
 
 def patched(old: Any, patch: Any) -> Any:
-    """`old` with a `difference` applied."""
+    """`old` with a `difference` applied.  What is given as Raw is decoded only where it changes."""
     if patch is None:
         return old
     if "v" in patch:
         return patch["v"]
+    if isinstance(old, Raw):
+        old = _opened(old)
     if "a" in patch:
         return [*old, *patch["a"]]
     out = {key: value for key, value in old.items() if key not in patch.get("d", ())}

@@ -20,7 +20,7 @@ class Names:
         self._stages: list[str] = []
         self._children: dict[str, int] = {}
         self._occurrences: dict[str, int] = {}
-        self._seen: set[str] = set()
+        self._keyed: set[str] = set()
         self._open: dict[str, set[str]] = {}
         self._staged_by: asyncio.Task[Any] | None = None
         self.stage = ""
@@ -37,10 +37,8 @@ class Names:
         place = self.place(name)
         if key is not None:
             made = f"{place}:{identity.key_text(name, key)}"
-            if made in self._seen:
-                raise IdentityError(
-                    f"{made} exists already in this run", hint="give each call of one function a key of its own"
-                )
+            self._check_new(made)
+            self._keyed.add(made)
         else:
             if self._open.get(place):
                 raise IdentityError(
@@ -53,8 +51,16 @@ class Names:
                 )
             number = self._occurrences[place] = self._occurrences.get(place, 0) + 1
             made = f"{place}#{number}"
-        self._seen.add(made)
+            if made in self._keyed:
+                self._check_new(made)
         return made
+
+    def _check_new(self, made: str) -> None:
+        """Raise IdentityError when `made` was given out before, keyed or as an occurrence: a name may have signs of ids."""
+        place, _, number = made.rpartition("#")
+        counted = number.isascii() and number.isdecimal() and int(number) <= self._occurrences.get(place, 0)
+        if made in self._keyed or counted:
+            raise IdentityError(f"{made} exists already in this run", hint="give each call of one function a key of its own")
 
     def beside_others(self) -> bool:
         """Whether the running code may be one of several coroutines side by side: of `gather`, or in a task of its own."""
