@@ -1,6 +1,6 @@
 """SQL over many sessions: the first query, later ones, and one hand-made Parquet file of the same rows.
 
-    python benchmarks/queries.py [SESSIONS [EVENTS [STORE]]]    alone, at another size than the 1,000 x 1,000 of the whole run;
+    python benchmarks/queries.py [SESSIONS [EVENTS [STORE]]]    alone, at another size than the 10,000 x 1,000 of the whole run;
                                                                 STORE is kept, and used again when it is there
 
 The sessions are sealed histories that `testing.History` draws, 60 different ones, all resting.  What begins in a fresh process
@@ -34,7 +34,7 @@ from ipyagent_sessions.log import segments
 from ipyagent_sessions.store import Store
 from ipyagent_sessions.testing import History, events
 
-SESSIONS, EVENTS, KINDS = 1_000, 1_000, 60
+SESSIONS, EVENTS, KINDS = 10_000, 1_000, 60
 AGGREGATES = {
     "events, mean time and cost by type": "SELECT event_type, count(*), avg(execution_time_ms), sum(cost_usd) FROM {} "
     "GROUP BY 1 ORDER BY 2 DESC",
