@@ -1,6 +1,6 @@
 """SQL over many sessions: the first query, later ones, and one hand-made Parquet file of the same rows.
 
-    python benchmarks/queries.py [SESSIONS [EVENTS [STORE]]]    alone, at another size than the 10,000 x 1,000 of the whole run;
+    python benchmarks/queries.py [SESSIONS [EVENTS [STORE]]]    alone, at another size than 10,000 x 1,000;
                                                                 STORE is kept, and used again when it is there
 
 The sessions are sealed histories that `testing.History` draws, 60 different ones, all resting.  What begins in a fresh process

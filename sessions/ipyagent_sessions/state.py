@@ -259,18 +259,13 @@ def decode(body: bytes) -> State:
 
 
 def _recorded(raw: Raw) -> Recorded:
-    """One result of a snapshot, which keeps nothing of that in memory."""
+    """One result of a snapshot, which keeps nothing of that in memory; what many results have alike is one object each."""
     recorded = _recorded_decoder.decode(raw)
     body = bytes(memoryview(recorded.result))
     recorded.result = NULL if body == b"null" else Raw(body)
-    share(recorded)
-    return recorded
-
-
-def share(recorded: Recorded) -> None:
-    """Let what hundreds of thousands of results have alike be one object each."""
     recorded.name, recorded.kind = intern(recorded.name), intern(recorded.kind)
     recorded.effect, recorded.source = intern(recorded.effect), intern(recorded.source)
+    return recorded
 
 
 _state_decoder = msgspec.json.Decoder(State)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from sys import intern
 from typing import Final
 
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.events import NULL, Event
 from ipyagent_sessions.folding import sections
 from ipyagent_sessions.folding.reading import parsed
-from ipyagent_sessions.state import Active, Recorded, Stage, State, share
+from ipyagent_sessions.state import Active, Recorded, Stage, State
 
 INLINE_RESULT: Final = 2048
 """Results up to this many bytes of JSON live in the state; larger ones by the seq of their event."""
@@ -70,19 +71,21 @@ def activity_completed(state: State, event: Event) -> None:
         return
     active = run.active_activities.pop(activity_id, None)
     inline = body.result_blob is None and len(memoryview(body.result)) <= INLINE_RESULT
-    recorded = Recorded(
+    effect, compensable, source = ("none", False, "") if active is None else _declared(active)
+    business.results[activity_id] = Recorded(
         event.seq,
         body.digest,
-        body.name,
-        body.kind,
-        result=body.result.copy() if inline else NULL,
-        by_reference=not inline,
-        result_lost=body.result_lost is not None,
+        intern(body.name),
+        intern(body.kind),
+        True,
+        body.result.copy() if inline else NULL,
+        not inline,
+        body.result_lost is not None,
+        effect,
+        compensable,
+        False,
+        source,
     )
-    if active is not None:
-        recorded.effect, recorded.compensable, recorded.source = active.effect, active.compensable, active.source
-    share(recorded)
-    business.results[activity_id] = recorded
     if body.kind not in UNCOUNTED:
         run.done += 1
 
@@ -100,12 +103,16 @@ def activity_failed(state: State, event: Event) -> None:
         if body.aborted:
             return
     active = run.active_activities.pop(activity_id, None)
-    recorded = Recorded(event.seq, body.digest, body.name, body.kind, ok=False)
-    if active is not None:
-        recorded.effect, recorded.source = active.effect, active.source
-    share(recorded)
-    state.business_state.results[activity_id] = recorded
+    effect, _, source = ("none", False, "") if active is None else _declared(active)
+    state.business_state.results[activity_id] = Recorded(
+        event.seq, body.digest, intern(body.name), intern(body.kind), ok=False, effect=effect, source=source
+    )
     run.failed += 1
+
+
+def _declared(active: Active) -> tuple[str, bool, str]:
+    """What its start said of an activity: effect, whether it can be undone, source."""
+    return intern(active.effect), active.compensable, intern(active.source)
 
 
 def activity_retried(state: State, event: Event) -> None:

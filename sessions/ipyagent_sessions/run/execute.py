@@ -229,7 +229,7 @@ def _another(run: TaskRun, plan: Plan, attempt: int, error: BaseException) -> _A
 def _log_start(run: TaskRun, plan: Plan, attempt: int) -> None:
     blobs: dict[str, bytes] = {}
     recorded, blob = run.appender.put(plan.arguments, blobs)
-    run.emit(
+    run.appender.emit(
         "ActivityStarted",
         p.ActivityStarted(
             plan.activity.name,
@@ -244,8 +244,10 @@ def _log_start(run: TaskRun, plan: Plan, attempt: int) -> None:
             compensable=plan.compensate is not None,
             verifiable=plan.verify is not None,
         ),
+        task_id=run.task_id,
         activity_id=plan.id,
         attempt=attempt,
+        parent=run.cause(plan.id),
         blobs=blobs or None,
     )
 
@@ -324,11 +326,13 @@ def _log_result(run: TaskRun, plan: Plan, attempt: int, ran: Ran, begun: float, 
             raise _log_failure(run, plan, attempt, error, begun) from error
         lost, body = error.message, b"null"
     result, blob = run.appender.put(body, blobs)
-    run.emit(
+    run.appender.emit(
         "ActivityCompleted",
         p.ActivityCompleted(plan.activity.name, plan.kind, plan.digest, result, blob, lost, late),
+        task_id=run.task_id,
         activity_id=plan.id,
         attempt=attempt,
+        parent=run.cause(plan.id),
         blobs=blobs or None,
         execution_time_ms=elapsed,
         cpu_s=ran.cpu_s,

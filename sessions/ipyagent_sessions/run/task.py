@@ -113,10 +113,10 @@ class TaskRun:
         **fields: Any,
     ) -> Event:
         """Append an event of this task, with what caused it as its parent (R096); see `Appender.emit`."""
-        cause = self._cause(activity_id)
+        cause = self.cause(activity_id)
         return self.appender.emit(event_type, payload, task_id=self.task_id, activity_id=activity_id, parent=cause, **fields)
 
-    def _cause(self, activity_id: str | None) -> int | None:
+    def cause(self, activity_id: str | None) -> int | None:
         """The seq of the start of an open activity or stage; for what begins, that of the stage or the task it begins in."""
         execution = self.state.execution_state
         if activity_id is not None:
