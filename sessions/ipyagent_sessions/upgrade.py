@@ -153,6 +153,11 @@ def upgrade(store: Store, session_id: str | None = None, *, by: str) -> Done:
             except IpyagentError as error:
                 done.problems[name] = str(error)
                 continue
+            except FileNotFoundError:
+                if store.session(name).layout.root.exists():
+                    raise
+                done.problems[name] = "it was deleted meanwhile"
+                continue
             _write(store, done.backup, record)
         record.ended = Stamper()(store.clock.now())
         _write(store, done.backup, record)

@@ -173,6 +173,24 @@ def test_a_session_that_is_held_is_left_and_named_and_the_others_are_done(first:
         upgrade.upgrade(first, by="tests")
 
 
+def test_a_session_that_is_deleted_meanwhile_is_named_and_the_others_are_done(
+    first: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, *others = sorted({older.session_id for older in upgrade.plan(first).older})
+    planned = upgrade.plan
+
+    def then_deleted(store: Store, session_id: str | None = None) -> upgrade.Plan:
+        found = planned(store, session_id)
+        shutil.rmtree(store.session(gone).layout.root)
+        return found
+
+    monkeypatch.setattr(upgrade, "plan", then_deleted)
+    done = upgrade.upgrade(first, by="test")
+    assert done.problems == {gone: "it was deleted meanwhile"}
+    assert sorted(done.sessions) == others and others
+    assert not first.session(gone).layout.root.exists()
+
+
 def test_a_session_whose_log_is_damaged_or_newer_is_left_as_it_is(first: Store) -> None:
     torn, newer = sorted(sessions(first), key=lambda session: session.last_seq())
     journal = next(path for path in torn.layout.journals() if path.first == 2).path
