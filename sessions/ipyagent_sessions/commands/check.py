@@ -8,7 +8,7 @@ import platform
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import psutil
 
@@ -22,6 +22,9 @@ from ipyagent_sessions.errors import ConfigError
 from ipyagent_sessions.log.lease import uses_soft_lock
 from ipyagent_sessions.views import formats
 from ipyagent_sessions.views.shown import Shown, Table
+
+_LOW: Final = 200_000_000
+"""Fewer free bytes are called low."""
 
 
 def policy_file(door: Door, block: str = "checkpoint") -> Path | None:
@@ -80,56 +83,67 @@ def show_config(door: Door, file: str | None) -> Shown:
 
 def doctor(door: Door) -> Table:
     """What works here and what to mend."""
-    store, root = door.store, door.store.root
-    there = next(folder for folder in (root, *root.absolute().parents) if folder.is_dir())
-    free = psutil.disk_usage(str(there)).free
-    soft = os.access(there, os.W_OK) and uses_soft_lock(there)
-    known = f"{root} (id {store.id}, {len(store.session_ids())} sessions)" if store.exists() else f"none yet at {root}"
-    process = psutil.Process()
-    parent = process.parent()
     rows = [
         ["ipyagent", __version__, "ok", ""],
         ["Python", f"{platform.python_version()} ({sys.platform})", "ok", ""],
-        ["store", known, *_writable(there)],
-        [
-            "disk",
-            f"{formats.size(free)} free",
-            *(("ok", "") if free > 200_000_000 else ("low", "free some space: tasks suspend when the log cannot be written")),
-        ],
-        [
-            "locks",
-            "marker files" if soft else "the system's",
-            *(
-                ("weaker", "this file system has no locks (a network home?); set IPYAGENT_STORE to a local folder")
-                if soft
-                else ("ok", "")
-            ),
-        ],
-        ["started by", f"{parent.name()} (pid {parent.pid})" if parent else "nobody (an orphan)", "ok", ""],
-        ["kernel", door.origin.holder.kernel if door.origin.holder and door.origin.holder.kernel else "none here", "ok", ""],
+        *_place(door),
+        *_processes(door),
+        *_formats(door),
+        *_packages(),
+        _config(door),
     ]
-    if store.exists():
-        due = upgrade.is_due(store)
-        found = "some files are of an older version" if due else "those that this version writes"
-        rows.append(["formats", found, *(("older", "ipyagent upgrade lists them") if due else ("ok", ""))])
+    return Table(["what", "found", "state", "to do"], rows)
+
+
+def _place(door: Door) -> list[list[str]]:
+    """The store and the disk under it."""
+    store, root = door.store, door.store.root
+    there = next(folder for folder in (root, *root.absolute().parents) if folder.is_dir())
+    known = f"{root} (id {store.id}, {len(store.session_ids())} sessions)" if store.exists() else f"none yet at {root}"
+    free = psutil.disk_usage(str(there)).free
+    room = ("ok", "") if free > _LOW else ("low", "free some space: tasks suspend when the log cannot be written")
+    locks = ["the system's", "ok", ""]
+    if os.access(there, os.W_OK) and uses_soft_lock(there):
+        advice = "this file system has no locks (a network home?); set IPYAGENT_STORE to a local folder"
+        locks = ["marker files", "weaker", advice]
+    return [["store", known, *_writable(there)], ["disk", f"{formats.size(free)} free", *room], ["locks", *locks]]
+
+
+def _processes(door: Door) -> list[list[str]]:
+    """What started this process, and whether it is a kernel."""
+    parent = psutil.Process().parent()
+    holder = door.origin.holder
+    return [
+        ["started by", f"{parent.name()} (pid {parent.pid})" if parent else "nobody (an orphan)", "ok", ""],
+        ["kernel", holder.kernel if holder and holder.kernel else "none here", "ok", ""],
+    ]
+
+
+def _formats(door: Door) -> list[list[str]]:
+    if not door.store.exists():
+        return []
+    if upgrade.is_due(door.store):
+        return [["formats", "some files are of an older version", "older", "ipyagent upgrade lists them"]]
+    return [["formats", "those that this version writes", "ok", ""]]
+
+
+def _packages() -> list[list[str]]:
+    rows = []
     for name in ("duckdb", "pyarrow", "jupyterlab", "ipykernel"):
         try:
             rows.append([name, metadata.version(name), "ok", ""])
         except metadata.PackageNotFoundError:
             rows.append([name, "not installed", "missing", f"pip install {name}"])
+    return rows
+
+
+def _config(door: Door) -> list[str]:
     try:
         policy = policy_of(door, None)
-        rows.append(
-            [
-                "config",
-                str(policy_file(door) or "defaults"),
-                "ok" if not policy.not_in_force else "partly in force",
-                "; ".join(policy.not_in_force),
-            ]
-        )
     except ConfigError as error:
-        rows.append(["config", str(policy_file(door)), "wrong", str(error)])
-    return Table(["what", "found", "state", "to do"], rows)
+        return ["config", str(policy_file(door)), "wrong", str(error)]
+    state = "ok" if not policy.not_in_force else "partly in force"
+    return ["config", str(policy_file(door) or "defaults"), state, "; ".join(policy.not_in_force)]
 
 
 def _writable(root: Path) -> tuple[str, str]:

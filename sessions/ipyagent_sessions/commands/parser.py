@@ -83,7 +83,9 @@ def build(prefix: str) -> tuple[_Parser, dict[str, _Parser]]:
         "rerun",
     ):
         commands[name].add_argument("id", nargs="?", metavar="ID", help="a session or task; default: @last")
+    _ask(commands["ask"])
     _running(commands)
+    _fork(commands["fork"])
     _asking(commands)
     _looking(commands)
     return root, commands
@@ -93,23 +95,6 @@ def _running(commands: dict[str, _Parser]) -> None:
     run = commands["run"]
     run.add_argument("target", metavar="TARGET", help="a workflow of this notebook, or module:name")
     asked = commands["ask"]
-    asked.add_argument("prompt", nargs="*", metavar="PROMPT", help="{name} inserts a variable, {{ is a brace")
-    asked.add_argument(
-        "--model", default="", help="openai:NAME, anthropic:NAME, ollama:NAME, a name of the settings, scripted:FILE"
-    )
-    asked.add_argument(
-        "--approve", choices=["ask", "auto", "never"], default="ask", help="what happens to calls that need a person"
-    )
-    asked.add_argument("--schema", default="", metavar="TYPE", help="a type of this notebook that the answer has")
-    asked.add_argument(
-        "--check", default="", metavar="COMMAND", help="has to end with exit code 0; else files go back and it tries again"
-    )
-    asked.add_argument("--attempts", type=int, metavar="N", help="how often, with --check; default: 3")
-    asked.add_argument(
-        "--files", action="append", metavar="PATTERN", help="with --check: of these also what commands change goes back"
-    )
-    asked.add_argument("--session", metavar="ID|NAME|new", help="the conversation to go on with")
-    asked.add_argument("--new", action="store_true", help="another turn even if one of the same call is unfinished")
     for parser in (run, asked, commands["resume"]):
         parser.add_argument(
             "--budget", default="", metavar="LIMITS", help="usd=1,tokens=50k,steps=20,time=10m; for resume: that much more"
@@ -142,14 +127,33 @@ def _running(commands: dict[str, _Parser]) -> None:
     commands["resume"].add_argument("--take-over", action="store_true", help="fence a holder that is stopped")
     commands["rerun"].add_argument("--yes", action="store_true", help="yes, for real: it costs again and results may differ")
     commands["rerun"].add_argument("--n", type=int, default=1, metavar="N", help="how many times, one after another")
-    commands["fork"].add_argument(
-        "--at", metavar="SEQ|LABEL", help="an event, or a checkpoint's label; default: the newest event"
+
+
+def _ask(asked: _Parser) -> None:
+    asked.add_argument("prompt", nargs="*", metavar="PROMPT", help="{name} inserts a variable, {{ is a brace")
+    asked.add_argument(
+        "--model", default="", help="openai:NAME, anthropic:NAME, ollama:NAME, a name of the settings, scripted:FILE"
     )
-    commands["fork"].add_argument("--direction", default="", metavar="TEXT", help="what the fork is to try")
-    commands["fork"].add_argument("--title", default="")
-    commands["fork"].add_argument(
-        "--isolate", action="store_true", help="in a workspace of its own, with the files as they were then"
+    asked.add_argument(
+        "--approve", choices=["ask", "auto", "never"], default="ask", help="what happens to calls that need a person"
     )
+    asked.add_argument("--schema", default="", metavar="TYPE", help="a type of this notebook that the answer has")
+    asked.add_argument(
+        "--check", default="", metavar="COMMAND", help="has to end with exit code 0; else files go back and it tries again"
+    )
+    asked.add_argument("--attempts", type=int, metavar="N", help="how often, with --check; default: 3")
+    asked.add_argument(
+        "--files", action="append", metavar="PATTERN", help="with --check: of these also what commands change goes back"
+    )
+    asked.add_argument("--session", metavar="ID|NAME|new", help="the conversation to go on with")
+    asked.add_argument("--new", action="store_true", help="another turn even if one of the same call is unfinished")
+
+
+def _fork(fork: _Parser) -> None:
+    fork.add_argument("--at", metavar="SEQ|LABEL", help="an event, or a checkpoint's label; default: the newest event")
+    fork.add_argument("--direction", default="", metavar="TEXT", help="what the fork is to try")
+    fork.add_argument("--title", default="")
+    fork.add_argument("--isolate", action="store_true", help="in a workspace of its own, with the files as they were then")
 
 
 def _asking(commands: dict[str, _Parser]) -> None:
