@@ -1,4 +1,4 @@
-"""Whether appending stays as fast and as small as it was at first: 200,000 events in one session."""
+"""Whether appending stays as fast and as small as it was at first: 600,000 events in one session."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from measure import SAMPLES, Row, child, row
 
-EVENTS = 200_000
+EVENTS = 600_000
 
 
 def measure(work: Path) -> Iterator[Row]:

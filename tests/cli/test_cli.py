@@ -38,6 +38,7 @@ def test_the_same_call_continues_and_once_returns_the_recorded_result(folder: Pa
     assert again.out.strip() == "'kept'"
     once = terminal("run", "flows:audit", "--once")
     assert (once.status, once.out.strip()) == (0, "'kept'")
+    assert once.err.count("nothing ran") == 1
     assert len(marks(folder)) == 4
 
 

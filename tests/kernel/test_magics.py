@@ -59,7 +59,7 @@ def test_a_wrong_argument_is_refused_before_anything_is_written(notebook: Notebo
     before = notebook.run("%agent ls --all").text.count("audit")
     ran = notebook.run("%agent run audit --n three")
     assert ran.error == "UsageError"
-    assert "'three' is not a int" in ran.message
+    assert "'three' is no int" in ran.message
     assert notebook.run("%agent ls --all").text.count("audit") == before
 
 

@@ -31,10 +31,14 @@ def encoded(value: Any) -> bytes:
 @example({"v": 1}, {"a": 2})
 @example({"a": 1, "b": 2}, {"b": 2, "c": 3, "a": 1})
 @example({}, [])
+@example({"zero": 0.0}, {"zero": -0.0})
 @example(None, {"a": None})
 def test_a_patch_turns_the_old_into_the_new_byte_for_byte(old: Any, new: Any) -> None:
     patch = msgspec.json.decode(encoded(difference(old, new)))
     assert encoded(patched(msgspec.json.decode(encoded(old)), patch)) == encoded(new)
+    before, after = msgspec.Raw(encoded(old)), msgspec.Raw(encoded(new))
+    undecoded = msgspec.json.decode(encoded(difference(before, after)))
+    assert encoded(patched(before, undecoded)) == encoded(new)
 
 
 @given(st.dictionaries(KEYS, JSON, max_size=5), st.lists(JSON, max_size=3), st.randoms(use_true_random=False))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ipyagent_sessions.events import Event, as_raw, decode, encode
 from ipyagent_sessions.log import format as log_format
-from ipyagent_sessions.log.format import Damage, event_of, line_of, scan, scan_file
+from ipyagent_sessions.log.format import Damage, clean_lines, event_of, line_of, scan, scan_file
 
 EVENTS = [
     Event(n, "Noted", "2026-01-01T00:00:00.000Z", payload=as_raw({"n": n, "t": "x\u2028\u2029\r\n\0\ud800y"}), ignorable=True)
@@ -106,6 +106,31 @@ def test_cut_and_glued_lines_in_any_order_never_raise_and_never_invent(parts: li
     for item in scan(data, "j"):
         if isinstance(item, tuple):
             assert encode(item[1]) == encode(EVENTS[item[1].seq - 1])
+
+
+@given(st.integers(0, len(LINES) - 1), st.data())
+def test_lines_are_clean_only_where_reading_finds_no_damage(number: int, data: st.DataObject) -> None:
+    """One byte of a line changed: the checksum itself, its case and the signs around it count as well."""
+    line = LINES[number]
+    at = data.draw(st.integers(0, len(line) - 2) | st.integers(0, 20))
+    changed = line[:at] + bytes([data.draw(st.integers(0, 255))]) + line[at + 1 :]
+    whole = b"".join([*LINES[:number], changed, *LINES[number + 1 :]])
+    clean = clean_lines(whole)
+    if clean is not None:
+        seqs, kinds = read(whole)
+        assert (seqs, kinds) == (list(range(1, len(LINES) + 1)), [])
+        assert clean == (1, whole.split(b"\n")[:-1])
+
+
+def test_whole_lines_are_clean() -> None:
+    assert clean_lines(b"".join(LINES)) == (1, [line[:-1] for line in LINES])
+
+
+def test_the_signs_around_a_checksum_and_its_case_are_looked_at() -> None:
+    line = next(line for line in LINES if set(line[6:14]) & set(b"abcdef"))
+    assert clean_lines(line) is not None
+    for broken in (line[:14] + b"$" + line[15:], line[:13] + b"b" + line[14:], line[:6] + line[6:14].upper() + line[14:]):
+        assert clean_lines(broken) is None
 
 
 def test_a_broken_line_full_of_record_starts_is_read_in_reasonable_time() -> None:

@@ -64,12 +64,12 @@ def run(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandle |
         new=options.new or options.session == "new",
         once=options.once,
     )
-    if started.note:
-        screen.update(Shown(started.note))
     if started.handle is None:
         task_id = started.session.summary().task_id or ""
         screen.final(Shown(started.note))
         return Ended(started.session.id, task_id, started.value)
+    if started.note:
+        screen.update(Shown(started.note))
     return go(door, screen, started.handle, background=options.bg)
 
 

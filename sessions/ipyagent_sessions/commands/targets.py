@@ -199,7 +199,7 @@ def _value(text: str, kind: Any, name: str, namespace: Mapping[str, Any] | None)
         return json.loads(text)
     except (ValueError, KeyError) as error:
         wanted = getattr(kind, "__name__", str(kind))
-        raise UsageError(f"--{name}: {text!r} is not a {wanted}") from error
+        raise UsageError(f"--{name}: {text!r} is no {wanted}") from error
 
 
 def _literal(text: str) -> Any:

@@ -236,8 +236,8 @@ def difference(old: Any, new: Any) -> Any:
     """What turns `old` into `new`: {"s": keys set, "d": keys dropped, "r": keys changed inside, "k": key order} for objects,
     {"a": items appended} for lists that grew, {"v": value} for the rest, None when they are equal.
 
-    Equal means the same JSON: 1, 1.0 and true differ, and so does the order of keys.  What is given as Raw is decoded
-    only where it differs."""
+    Equal means the same JSON: 1, 1.0 and true differ, 0.0 and -0.0 do, and so does the order of keys.  What is given as Raw is
+    decoded only where it differs."""
     if isinstance(old, Raw) and isinstance(new, Raw):
         return None if bytes(old) == bytes(new) else difference(_opened(old), _opened(new))
     if isinstance(old, dict) and isinstance(new, dict):
@@ -258,7 +258,7 @@ def difference(old: Any, new: Any) -> Any:
         if all(difference(a, b) is None for a, b in zip(old, new, strict=False)):
             return {"a": new[len(old) :]} if len(new) > len(old) else None
         return {"v": new}
-    return None if type(old) is type(new) and old == new else {"v": new}
+    return None if type(old) is type(new) and repr(old) == repr(new) else {"v": new}
 
 
 def _opened(raw: Raw) -> Any:

@@ -179,10 +179,12 @@ def clean_lines(data: bytes) -> tuple[int, list[bytes]] | None:
             return None
         first = seq = int(lines[0][_PREFIX + 6 : lines[0].index(b",", _PREFIX)])
         for line in lines:
-            if int(line[6:14], 16) != zlib.crc32(line[_PREFIX:], _BRACE) or not line.startswith(b'"seq":%d,' % seq, _PREFIX):
+            if line[:_PREFIX] != b'{"c":"%08x",' % zlib.crc32(line[_PREFIX:], _BRACE):
+                return None
+            if not line.startswith(b'"seq":%d,' % seq, _PREFIX):
                 return None
             seq += 1
         data.decode()
     except ValueError:
         return None
-    return (first, lines) if all(line.startswith(_START) for line in lines) else None
+    return first, lines
