@@ -36,19 +36,28 @@ def seal(layout: Layout, until: int, epoch: int, first: int, disk: Disk) -> int:
     remove_sealed_journals(layout, done)
     if until <= done:
         return 0
-    opened = _open_after(layout, done)
-    batch: list[Event] = []
-    count = size = 0
-    for event in Reader(layout, first).events(after=done, until=until):
-        full = len(batch) == segments.ROW_GROUP or size >= segments.SEGMENT_BYTES
-        if batch and (full or event.seq != batch[-1].seq + 1):
-            segments.seal(layout, batch, epoch, opened, disk)
-            count, size, batch = count + len(batch), 0, []
-        batch.append(event)
-        size += len(memoryview(event.payload))
-    if batch:
-        segments.seal(layout, batch, epoch, opened, disk)
-    return count + len(batch)
+    opened, count = _open_after(layout, done), 0
+    for _, events in itertools.groupby(Reader(layout, first).events(after=done, until=until), key=_Segments()):
+        made = segments.seal(layout, events, epoch, opened, disk)
+        count += made.last - made.first + 1
+    return count
+
+
+class _Segments:
+    """Called with event after event: the number of the segment that each belongs to."""
+
+    def __init__(self) -> None:
+        self._number = self._events = self._bytes = self._last = 0
+
+    def __call__(self, event: Event) -> int:
+        full = self._events == segments.ROW_GROUP or self._bytes >= segments.SEGMENT_BYTES
+        if full or event.seq != self._last + 1:
+            self._number += 1
+            self._events = self._bytes = 0
+        self._events += 1
+        self._bytes += len(memoryview(event.payload))
+        self._last = event.seq
+        return self._number
 
 
 def merge_small(layout: Layout, epoch: int, disk: Disk) -> int:
