@@ -55,7 +55,7 @@ class Checked(NamedTuple):
             names = [str(name).lower() for name in (*node.get("column_names", ()), *node.get("using_columns", ()))]
             if column in names or (node.get("type") == "COLUMN_REF" and names[-1] in tables):
                 return True
-            if node.get("type") in _ALL_OF_IT or node.get("ref_type") == "NATURAL" or node.get("column_name_alias"):
+            if str(node.get("type")) in _ALL_OF_IT or node.get("ref_type") == "NATURAL" or node.get("column_name_alias"):
                 return True
         return False
 
