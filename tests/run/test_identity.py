@@ -90,6 +90,16 @@ def test_a_key_and_an_occurrence_never_make_the_same_id(engine: Engine, keyed_fi
     assert "main/a:b#1 exists already" in str(refusal(engine, flow))
 
 
+def test_a_key_that_only_looks_like_an_occurrence_is_a_key(engine: Engine) -> None:
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> None:
+        await ctx.run(lambda: 0, name="f", key="issue#0")
+        await ctx.run(lambda: 1, name="a:b")
+        await ctx.run(lambda: 2, name="a", key="b#01")
+
+    assert ids_of(engine, flow) == ["main/f:issue#0", "main/a:b#1", "main/a:b#01"]
+
+
 def test_a_lambda_without_a_name_is_refused(engine: Engine) -> None:
     @workflow
     async def flow(ctx: Context) -> None:

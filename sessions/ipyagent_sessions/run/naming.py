@@ -58,7 +58,8 @@ class Names:
     def _check_new(self, made: str) -> None:
         """Raise IdentityError when `made` was given out before, keyed or as an occurrence: a name may have signs of ids."""
         place, _, number = made.rpartition("#")
-        counted = number.isascii() and number.isdecimal() and int(number) <= self._occurrences.get(place, 0)
+        plain = number.isascii() and number.isdecimal() and number[0] != "0"  # as occurrences are written: from 1 on
+        counted = plain and int(number) <= self._occurrences.get(place, 0)
         if made in self._keyed or counted:
             raise IdentityError(f"{made} exists already in this run", hint="give each call of one function a key of its own")
 
