@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from ipyagent_sessions.history import building, cache, sources
+from ipyagent_sessions.history import building, cache, sources, tables
 from ipyagent_sessions.history.sql import query
 from ipyagent_sessions.history.views import VIEWS
 from ipyagent_sessions.log.appender import Appender
@@ -51,6 +51,17 @@ def pictures(store: Store) -> list[dict[str, Any]]:
     found = query(store, " UNION ALL ".join(parts) + " ORDER BY view")
     assert found.problems == []
     return found.rows()
+
+
+def test_with_all_in_the_cache_nothing_is_planned_over_the_sessions_own_files(
+    store: Store, me: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store, me, 1)
+    settle(store)
+    assert building.step(store) == 1
+    monkeypatch.setattr(tables, "TOLD", "SELECT nothing_like_that FROM base.loose")
+    found = query(store, "SELECT * FROM events").rows()
+    assert len(found) == query(store, COUNT).rows()[0]["n"] > 0
 
 
 def fill(store: Store, me: Holder, number: int) -> Session:

@@ -31,6 +31,25 @@ def note(appender: Appender, text: str = "") -> int:
     return appender.emit("Noted", {"text": text}, ignorable=True).seq
 
 
+def test_what_is_appended_during_a_flush_counts_as_backlog(
+    session: Session, me: Holder, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "BACKLOG_BYTES", 5000)
+    appender = session.append(me)
+    appender.barrier()
+    note(appender)
+
+    def meanwhile() -> None:
+        note(appender, "x" * 6000)
+
+    disk.do("before journal sync", meanwhile)
+    appender.barrier()
+    assert appender.backlog_full
+    appender.barrier()
+    assert not appender.backlog_full
+    appender.close()
+
+
 @pytest.mark.parametrize("seam", ["before journal write", "after journal write", "before journal sync", "after journal sync"])
 @pytest.mark.parametrize("again", [1, 3])
 def test_a_refusing_disk_loses_nothing_and_keeps_the_order(

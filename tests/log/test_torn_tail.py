@@ -32,6 +32,30 @@ def tails(session: Session) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in session.layout.damaged.iterdir()} if session.layout.damaged.is_dir() else {}
 
 
+def test_a_whole_end_is_known_by_a_look_at_it_and_a_long_one_all_the_same(
+    session: Session, me: Holder, written: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = written.stat().st_size
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", lambda _: pytest.fail("the whole journal was read"))
+        tail = Reader(session.layout).tail()
+    assert tail is not None
+    assert (tail.good_bytes, tail.torn) == (size, None)
+    appender = session.append(me)
+    appender.emit("Noted", {"text": "x" * 20_000}, ignorable=True)
+    appender.close()
+    journal = session.layout.journals()[-1].path
+    size = journal.stat().st_size
+    tail = Reader(session.layout).tail()
+    assert tail is not None
+    assert (tail.good_bytes, tail.torn) == (size, None)
+    os.truncate(journal, size - 1)
+    tail = Reader(session.layout).tail()
+    assert tail is not None
+    assert tail.torn is not None
+    assert tail.good_bytes + tail.torn.length == size - 1
+
+
 def test_cut_at_every_byte_of_the_last_three_events(
     session: Session, store: Store, me: Holder, written: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from ipyagent_sessions import folding
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions import state as states
 from ipyagent_sessions.errors import NewerFormat
-from ipyagent_sessions.events import Event, as_raw
+from ipyagent_sessions.events import Event, as_raw, decode, encode
 from ipyagent_sessions.lifecycle import TaskState
 from ipyagent_sessions.testing import Emission, History, events
 
@@ -53,6 +54,31 @@ def test_a_snapshot_anywhere_and_the_rest_give_the_same_state(log: Sequence[Even
 def test_encoding_a_decoded_state_gives_the_same_bytes(log: Sequence[Event]) -> None:
     body = states.encode(folding.fold(log))
     assert states.encode(states.decode(body)) == body
+
+
+def test_a_result_keeps_neither_its_line_nor_its_snapshot_in_memory() -> None:
+    body = p.ActivityCompleted("work", result=as_raw({"text": "small"}))
+    line = encode(Event(1, "ActivityCompleted", "2026-01-01T00:00:00.000Z", activity_id="main/work#1", payload=as_raw(body)))
+    holders = sys.getrefcount(line)
+    state = folding.fold([decode(line)])
+    assert sys.getrefcount(line) == holders
+    snapshot = states.encode(state)
+    holders = sys.getrefcount(snapshot)
+    again = states.decode(snapshot)
+    assert sys.getrefcount(snapshot) == holders
+    assert bytes(again.business_state.results["main/work#1"].result) == b'{"text":"small"}'
+
+
+def test_a_result_of_nothing_is_one_object_for_all() -> None:
+    state = fold(
+        *[
+            Emission("ActivityCompleted", p.ActivityCompleted("work", result=as_raw(None)), activity_id=f"main/work#{n}")
+            for n in range(2)
+        ]
+    )
+    for known in (state, states.decode(states.encode(state))):
+        first, second = known.business_state.results.values()
+        assert first.result is second.result
 
 
 @given(Histories)

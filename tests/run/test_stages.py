@@ -50,6 +50,24 @@ def stage_labels(session: Session) -> list[str]:
     return [label for trigger, label in checkpoints(session) if trigger == "stage"]
 
 
+def test_each_event_of_an_activity_says_what_caused_it(engine: Engine) -> None:
+    """R096: the stage's start causes the activity's start, which causes its result; without a stage the task does."""
+
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> None:
+        await ctx.run(lambda: 0, name="before")
+        async with ctx.stage("part"):
+            await ctx.run(lambda: 1, name="inside")
+
+    session = engine.ended(engine.start(flow), "completed")
+    seqs = {(e.event_type, e.activity_id): e.seq for e in session.events()}
+    parents = {(e.event_type, e.activity_id): e.parent_event for e in session.events()}
+    assert parents["ActivityStarted", "main/before#1"] == seqs["TaskQueued", None]
+    assert parents["ActivityStarted", "1/inside#1"] == seqs["ActivityStarted", "1"]
+    for name in ("main/before#1", "1/inside#1"):
+        assert parents["ActivityCompleted", name] == seqs["ActivityStarted", name]
+
+
 def test_the_four_stages_create_exactly_the_named_checkpoints(
     engine: Engine, witness: Witness, gate: Gate, tmp_path: Path
 ) -> None:

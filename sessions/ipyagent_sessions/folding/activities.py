@@ -77,14 +77,12 @@ def activity_completed(state: State, event: Event) -> None:
         body.digest,
         intern(body.name),
         intern(body.kind),
-        True,
-        body.result.copy() if inline else NULL,
-        not inline,
-        body.result_lost is not None,
-        effect,
-        compensable,
-        False,
-        source,
+        result=body.result.copy() if inline and body.result != NULL else NULL,  # a copy keeps no more than itself in memory
+        by_reference=not inline,
+        result_lost=body.result_lost is not None,
+        effect=effect,
+        compensable=compensable,
+        source=source,
     )
     if body.kind not in UNCOUNTED:
         run.done += 1

@@ -1,6 +1,6 @@
 """What the views stand on, as SQL in the schema `base`.
 
-    base.loose     physical events from segments and tails; payload as text
+    base.loose     physical events from segments and tails, where there are such or nothing is cached; payload as text
     base.events    each physical event once, of those and of the query cache; payload as text
     base.told      the same with what they triggered; payload as JSON
     base.sessions  one row a session: what its header says, and whether its lease is held

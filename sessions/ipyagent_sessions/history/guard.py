@@ -41,10 +41,12 @@ _HINT: Final = "one SELECT over the views is possible; see them with: SHOW TABLE
 
 
 class Checked(NamedTuple):
-    """A statement that may run: its text, and all objects of the parsed tree of the SELECT in it."""
+    """A statement that may run: its text, all objects of the parsed tree of the SELECT in it, and whether it is an EXPLAIN of
+    that."""
 
     text: str
     nodes: list[dict[str, Any]]
+    explains: bool = False
 
     def may_use(self, column: str) -> bool:
         """Whether the result can depend on `column` of some table: it is named, or a whole row is asked for."""
@@ -71,7 +73,7 @@ def checked(connection: duckdb.DuckDBPyConnection, sql: str, *, also: frozenset[
     if statement.type == duckdb.StatementType.EXPLAIN:
         prefix, rest = _explained(statement.query)
         inner = _only(connection, rest)
-        return Checked(f"{prefix} {inner.query}", _reading(connection, inner, also))
+        return Checked(f"{prefix} {inner.query}", _reading(connection, inner, also), explains=True)
     return Checked(statement.query, _reading(connection, statement, also))
 
 

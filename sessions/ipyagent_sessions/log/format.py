@@ -30,6 +30,8 @@ _RECORD: Final = re.compile(rb'\{"c":"[0-9a-f]{8}","seq":')
 _ENDS_TRIED: Final = 64
 _FIRST_BLOCK: Final = 4 * 2**10
 _BLOCK: Final = 32 * 2**10
+"""A journal is read in pieces of so many bytes, each twice the one before it up to the second, as measured with 2,000 events:
+what is made of a larger piece is memory that is new to the process, which costs more than opening the file for each."""
 _BOM: Final = b"\xef\xbb\xbf"
 _PREFIX: Final = len(b'{"c":"00000000",')
 _BRACE: Final = zlib.crc32(b"{")

@@ -116,9 +116,7 @@ class Journal:
                     del self._lines[: len(lines)]
                     for name in blobs:
                         del self._new_blobs[name]
-                    self._bytes = 0
-                    if self._lines:  # appended meanwhile
-                        self._bytes = sum(map(len, self._lines)) + sum(map(len, self._new_blobs.values()))
+                    self._bytes = sum(map(len, self._lines)) + sum(map(len, self._new_blobs.values()))
             if last - self.file.first + 1 >= SEAL_EVENTS or self._durable_bytes >= SEAL_BYTES:
                 with contextlib.suppress(OSError):  # what was flushed is durable; the next flush tries again
                     self._rotate(last + 1)

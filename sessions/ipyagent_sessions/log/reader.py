@@ -32,7 +32,7 @@ class Tail(NamedTuple):
 
 
 class Reader:
-    """Reads a session's own events (not those of its ancestors).  `damage` fills while reading."""
+    """Reads a session's own events (not those of its ancestors), one reading at a time.  `damage` fills while reading."""
 
     def __init__(self, layout: Layout, first: int = 1) -> None:
         self.layout = layout
@@ -143,9 +143,9 @@ class Reader:
 def _whole_bytes(path: Path) -> int | None:
     """The size of a journal whose last line verifies, by a look at its end; None when that does not show it."""
     with open(path, "rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _END))
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _END))
         end = file.read()
+        size = file.tell()
     line = end[end.rfind(b"\n", 0, -1) + 1 : -1]
     return size if end.endswith(b"\n") and event_of(line) is not None else None
 

@@ -140,7 +140,7 @@ class Context:
             self._names.stage,
             None if key is None else str(key),
             chosen,
-            known.retry or ONCE if retry is None else default_retry(retry, known),
+            default_retry(retry, known),
             known.timeout_s if timeout is None else seconds(timeout, f"timeout of {known.name}"),
             verify or known.verify,
             compensate or known.compensate,

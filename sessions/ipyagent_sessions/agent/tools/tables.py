@@ -68,22 +68,20 @@ def references(sql: str) -> References:
 
     with duckdb.connect(":memory:") as parser:
         try:
-            statement, nodes = guard.checked(parser, sql, also=READERS)
+            statement = guard.checked(parser, sql, also=READERS)
         except UsageError as error:
             raise UsageError(error.message, hint=f"one SELECT that reads tables is possible; {HINT}") from None
-    if statement.upper().startswith("EXPLAIN"):
-        nodes = []
     tables: dict[str, None] = {}
     names: dict[str, None] = {}
     spots: list[tuple[int, int, str]] = []
-    for node in nodes:
+    for node in () if statement.explains else statement.nodes:
         if node.get("type") == "BASE_TABLE" and not node.get("schema_name"):
             name = str(node["table_name"])
             (names if _is_file(name) else tables)[name] = None
         elif node.get("type") == "TABLE_FUNCTION" and str(node["function"].get("function_name", "")).lower() in READERS:
             spots += _literals(node["function"])
     files = dict.fromkeys([*names, *(name for _, _, name in spots)])
-    return References(statement, tuple(tables), tuple(names), tuple(files), tuple(spots))
+    return References(statement.text, tuple(tables), tuple(names), tuple(files), tuple(spots))
 
 
 async def frames_named(bench: Workbench, names: Iterable[str]) -> dict[str, Any]:
