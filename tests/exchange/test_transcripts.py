@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +47,34 @@ def written(folder: Path, *records: Any) -> Path:
 
 def person(text: Any, **more: Any) -> dict[str, Any]:
     return {"type": "user", "sessionId": "s", "timestamp": "2026-01-01T00:00:00Z", "message": {"content": text}, **more}
+
+
+STRANGE: list[Any] = [None, [], {}, 1, -1.5, True, "x", "", ["x"], {"a": 1}, [[]], 10**30, "2026-13-01"]
+
+
+def places(value: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to each part of a JSON value."""
+    yield before
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in inside:
+        yield from places(part, (*before, key))
+
+
+@pytest.mark.parametrize("path", [CLAUDE, CODEX, PI], ids=lambda path: path.stem)
+def test_whatever_stands_in_any_place_of_a_line_the_others_are_read(store: Store, tmp_path: Path, path: Path) -> None:
+    records = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    strange, read = itertools.cycle(STRANGE), 0
+    for number, record in enumerate(records):
+        for place in places(record):
+            changed = json.loads(json.dumps([record]))
+            holder: Any = changed
+            for key in (0, *place)[:-1]:
+                holder = holder[key]
+            holder[(0, *place)[-1]] = next(strange)
+            with contextlib.suppress(UsageError):  # without its first line nobody knows who wrote it
+                taken = transcripts.bring_in(store, written(tmp_path, *records[:number], *changed, *records[number + 1 :]))
+                read += store.session(taken.session_id).state().seq > 0
+    assert read > 100
 
 
 def test_a_session_of_claude_code_is_told_task_by_task(store: Store) -> None:

@@ -45,6 +45,9 @@ pytestmark = pytest.mark.usefixtures("rich")
         "SELECT seq, row_number() OVER (ORDER BY seq) FROM events QUALIFY row_number() OVER (ORDER BY seq) < 3",
         "SELECT j.key FROM events, json_each(payload) j",
         "SELECT list_transform([1], lambda x: x + 1)",
+        "SELECT count(*) FROM events USING SAMPLE 3 ROWS",
+        "SELECT count(*) FROM events TABLESAMPLE 50%",
+        "EXPLAIN SELECT * FROM events USING SAMPLE 10%",
     ],
 )
 def test_what_reads_is_run(store: Store, sql: str) -> None:
@@ -134,6 +137,11 @@ def test_a_mistake_is_one_line_of_duckdb(store: Store, session: Session, rich: A
     assert says.lower() in str(caught.value).lower()
     assert "\n" not in str(caught.value)
     assert caught.value.__cause__ is None
+
+
+def test_text_that_is_not_utf_8_is_refused_by_its_place(store: Store) -> None:
+    with pytest.raises(UsageError, match="character 9 of the query"):
+        query(store, "SELECT '\udcff'")
 
 
 def unchecked(connection: Any, sql: str) -> Checked:

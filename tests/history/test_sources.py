@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ipyagent_sessions.errors import LeaseLost
-from ipyagent_sessions.history import sources
+from ipyagent_sessions.history import building, cache, sources
 from ipyagent_sessions.history.sql import query
 from ipyagent_sessions.log import reader, sealing, segments
 from ipyagent_sessions.log.appender import Appender
@@ -35,6 +38,46 @@ def sealed_in_parts(session: Session, me: Holder, *sizes: int) -> None:
         appender.barrier()
         appender.close()
         sealing.seal(session.layout, session.last_seq(), appender.epoch, 1, session.place.disk)
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("payload", [b'{"name":', b'{"name":"\xff\xfe"}'])
+def test_a_payload_that_is_no_json_or_no_text_breaks_no_query_over_the_others(
+    store: Store, me: Holder, payload: bytes, cached: bool
+) -> None:
+    """A flipped bit that Parquet does not notice: the session is read event by event, the cache not at all."""
+    hurt, whole = store.create(), store.create()
+    for session in (hurt, whole):
+        sealed_in_parts(session, me, 4)
+    if cached:
+        for folder in store.sessions_folder.iterdir():
+            os.utime(folder, (1e9, 1e9))
+        assert building.step(store) == 2
+        [damaged] = cache.folder(store).glob("*.parquet")
+    else:
+        damaged = hurt.layout.segments()[0].path
+    _with_payload(damaged, 3, payload)
+    names = "SELECT session_id, count(*) FROM events WHERE payload->>'$.name' <> '' GROUP BY 1"
+    for sql in (names, "SELECT * FROM events", "SELECT sum(hash(e)::HUGEINT) FROM events e"):
+        found = query(store, sql)
+        assert found.rows()
+        assert [hurt.id in problem for problem in found.problems] == ([] if cached else [True] * len(found.problems))
+        assert bool(found.problems) is not cached
+    counts = {row["session_id"]: row["count_star()"] for row in query(store, names).rows()}
+    assert counts[whole.id] == 8
+    assert counts[hurt.id] == (8 if cached else 7)
+
+
+def _with_payload(path: Path, row: int, payload: bytes) -> None:
+    """Change a payload in a Parquet file, as damage does: nobody looks whether it is text."""
+    table = pq.read_table(path)
+    column = table.column_names.index("payload")
+    bodies = [str(body).encode() for body in table["payload"].to_pylist()]
+    bodies[row] = payload
+    ends = np.cumsum([0, *map(len, bodies)], dtype=np.int32)
+    texts = pa.StringArray.from_buffers(len(bodies), pa.py_buffer(ends.tobytes()), pa.py_buffer(b"".join(bodies)))
+    field = table.schema.field("payload").with_type(pa.string())
+    pq.write_table(table.set_column(column, field, texts), path)
 
 
 def test_a_sealed_journal_that_is_still_there_does_not_double_its_events(ask: Ask, session: Session, me: Holder) -> None:

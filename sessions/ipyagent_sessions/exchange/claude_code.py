@@ -37,7 +37,7 @@ _SYNTHETIC: Final = "<synthetic>"
 
 def knows(record: dict[str, Any]) -> bool:
     """Whether a line looks like one of Claude Code."""
-    return record.get("type") in KINDS and ("message" in record or "sessionId" in record or "summary" in record)
+    return text(record.get("type")) in KINDS and ("message" in record or "sessionId" in record or "summary" in record)
 
 
 class Reader:

@@ -54,7 +54,7 @@ _EXIT: Final = re.compile(r"(?:Exit code:|(?:.*\n){0,3}Process exited with code)
 
 def knows(record: dict[str, Any]) -> bool:
     """Whether a line looks like one of Codex."""
-    kind = record.get("type")
+    kind = text(record.get("type"))
     return (kind in _LINES and isinstance(record.get("payload"), dict)) or (kind in _ITEMS and "message" not in record)
 
 

@@ -174,7 +174,7 @@ def _write(store: Place, number: int, found: sources.Sources, order: str = "") -
             sync_file(file.fileno())
         store.disk.publish(temporary, target, what="cache")
         return {str(session_id): int(count) for session_id, count in counted}
-    except duckdb.Error as error:
+    except (duckdb.Error, UnicodeDecodeError) as error:
         raise OSError(f"the query cache cannot be built: {error}") from error
     finally:
         temporary.unlink(missing_ok=True)

@@ -87,7 +87,10 @@ def _only(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
     import duckdb
 
     try:
+        sql.encode()
         found = connection.extract_statements(sql)
+    except UnicodeEncodeError as error:
+        raise UsageError(f"character {error.start + 1} of the query is no text in UTF-8", hint=_HINT) from None
     except duckdb.Error as error:
         raise UsageError(one_line(error)) from None
     if len(found) != 1:

@@ -31,6 +31,13 @@ if TYPE_CHECKING:
 
     from ipyagent_sessions.place import Place
 
+_READ_ALL: Final = ", ".join(
+    [
+        "bit_xor(hash(COLUMNS(*)))",
+        *(f"bit_xor(hash(decode(encode({name}::VARCHAR))))" for name in tables.TEXTS),
+        "bool_and(CASE WHEN json_valid(payload::VARCHAR) THEN true ELSE error('no JSON') END)",
+    ]
+)
 Params = Sequence[Any] | Mapping[str, Any]
 
 _TRIES: Final = 5
@@ -63,7 +70,7 @@ def _answer(store: Place, sql: str, params: Params | None) -> Result:
             try:
                 _fill(connection, sources, statement)
                 table = _run(connection, statement.text, params)
-            except duckdb.Error as error:
+            except (duckdb.Error, UnicodeDecodeError) as error:
                 suspects = _suspects(sources.paths, error)
                 gone = {path for path in suspects if not path.exists()}
                 if not suspects or vanished >= _TRIES:
@@ -88,7 +95,7 @@ def describe() -> dict[str, list[tuple[str, str]]]:
         return found
 
 
-def _suspects(files: list[Path], error: duckdb.Error) -> set[Path]:
+def _suspects(files: list[Path], error: Exception) -> set[Path]:
     """The segments that DuckDB cannot read: those that `error` names, or found by reading, unless the query is to blame."""
     import duckdb
 
@@ -100,17 +107,15 @@ def _suspects(files: list[Path], error: duckdb.Error) -> set[Path]:
 
 
 def _unreadable(connection: duckdb.DuckDBPyConnection, files: list[Path]) -> list[Path]:
-    """The files of which some byte that a query can need is not readable."""
+    """The files of which some byte that a query can need is not readable, is no text, or is no JSON where that has to be."""
     import duckdb
 
     if not files:
         return []
     try:
         paths = [os.fspath(path) for path in files]
-        connection.execute(
-            "SELECT bit_xor(hash(COLUMNS(*))) FROM read_parquet(?, hive_partitioning = false)", [paths]
-        ).fetchall()
-    except duckdb.Error:
+        connection.execute(f"SELECT {_READ_ALL} FROM read_parquet(?, hive_partitioning = false)", [paths]).fetchall()
+    except (duckdb.Error, UnicodeDecodeError):  # the message about bytes that are no text can be none itself
         half = len(files) // 2
         return files if not half else [*_unreadable(connection, files[:half]), *_unreadable(connection, files[half:])]
     return []

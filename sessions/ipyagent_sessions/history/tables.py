@@ -53,6 +53,9 @@ _NONE: Final = f"""SELECT {
 } WHERE false"""
 """No event at all."""
 
+TEXTS: Final = ("session_id", *(name for name, kind in _TYPES.items() if kind in ("VARCHAR", "JSON")))
+"""The columns that hold text."""
+
 KEPT: Final = f"session_id, {', '.join(_TYPES)}, triggered_events"
 """The columns of a file of the query cache.  A payload that is JSON there need not be parsed to be one in a query."""
 

@@ -239,7 +239,17 @@ def opened_after(segment: SegmentFile, seq: int) -> set[str]:
 
 def _boundaries(table: pa.Table) -> Iterator[tuple[int, str, str | None]]:
     """(seq, event_type, activity_id) of each event: what it takes to know which activities are open."""
-    return zip(*(table[name].to_pylist() for name in ("seq", "event_type", "activity_id")), strict=True)
+    return zip(*(_values(table[name]) for name in ("seq", "event_type", "activity_id")), strict=True)
+
+
+def _values(column: pa.ChunkedArray[Any]) -> list[Any]:
+    """The values of a column.  Bytes of a text that damage has made none are replaced, so that its checksum tells."""
+    import pyarrow as pa
+
+    try:
+        return column.to_pylist()
+    except UnicodeDecodeError:
+        return [None if body is None else body.decode("utf-8", "replace") for body in column.cast(pa.binary()).to_pylist()]
 
 
 def owners(path: Path) -> list[str]:
@@ -416,7 +426,7 @@ def rows(table: pa.Table) -> Iterator[Event]:
 
     def values(name: str) -> list[Any]:
         column = table[name]
-        return [None] * size if column.null_count == size else column.to_pylist()
+        return [None] * size if column.null_count == size else _values(column)
 
     def times(name: str) -> list[str]:
         return [stamp(ms / 1000) for ms in table[name].cast(pa.int64()).to_pylist() if ms is not None]

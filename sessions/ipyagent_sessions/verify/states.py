@@ -72,6 +72,10 @@ class Fold:
         layout = self.session.layout
         self._files.discard(event.seq)
         self.checked += 1
+        if event.event_type != "CheckpointCreated":
+            means = "it may be used all the same, where it holds the state that the log gives"
+            self.findings.append(self._finding(event.seq, f"that event is {event.event_type}", means, "delete it"))
+            return
         try:
             stored, _ = checkpoints.load(layout, event.seq)
         except NewerFormat as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import msgspec
@@ -21,12 +22,27 @@ from ipyagent_sessions.verify.states import Fold
 
 def store(checked: Store, *, repair: bool = False) -> Report:
     """Every session of the store.  One that cannot be read at all is a finding, and the others are checked."""
-    report = Report()
+    report = Report(findings=_identity(checked))
     copied = cached.check(checked, repair=repair)  # first, since a repaired session counts as changed
     for session_id in sorted(checked.session_ids()):
         report.add(session(checked.session(session_id), repair=repair))
     report.findings += _shared(checked) + copied
     return report
+
+
+def _identity(checked: Store) -> list[Finding]:
+    """Looked at before anything else: who needs the store's id makes a new one where there is none."""
+    if (checked.root / "store.json").is_file():
+        return []
+    named: set[str] = set()
+    for session_id in checked.session_ids():
+        with contextlib.suppress(IpyagentError, OSError):  # its own check says what is wrong with it
+            named.add(checked.session(session_id).header.store or "")
+    if not named:
+        return []
+    what = f"it is missing; the sessions were made in {', '.join(sorted(named - {''})) or 'a store that they do not name'}"
+    means = "they count as brought from elsewhere: nothing is added to them"
+    return [Finding("", "store.json", "", what, means, COPY)]
 
 
 def _shared(checked: Store) -> list[Finding]:
