@@ -2,7 +2,7 @@
 import { expect, test, type Page } from '@playwright/test';
 
 import { SETUP, free } from './cells.js';
-import { Lab, button, card, command, dark, runAll, shot } from './lab.js';
+import { Lab, button, card, command, dark, runAll, shot, toTop } from './lab.js';
 import { rich } from './rich.js';
 
 let lab: Lab;
@@ -23,7 +23,7 @@ test('fork here: what stays is told first, the child is a branch, and both stand
   await command(page, 'ipyagent:open', { session_id: id });
   const tab = page.locator('.ipa-tab .ipa-card');
   const row = tab.locator('.ipa-event', { hasText: 'checkpoint created' }).first();
-  await tab.locator('.ipa-log').evaluate(node => (node.scrollTop = 0));
+  await toTop(tab.locator('.ipa-log'));
   await row.click();
   await expect(tab.locator('.ipa-past')).toContainText('at event');
   await button(tab, 'fork').click();
@@ -54,7 +54,7 @@ test('rerun from here runs the fork in the notebook’s kernel, and only what fo
   await button(open, 'log').click();
   const { rows } = await lab.json<{ rows: { session_id: string }[] }>('ipyagent/api/sessions?q=Once');
   const id = rows[0]?.session_id ?? '';
-  await open.locator('.ipa-log').evaluate(node => (node.scrollTop = 0));
+  await toTop(open.locator('.ipa-log'));
   await open.locator('.ipa-event', { hasText: 'activity started' }).nth(1).click();
   await button(open, 'rerun-here').click();
   const form = open.locator('.ipa-form');

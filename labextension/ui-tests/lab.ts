@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-import type { Locator, Page } from '@playwright/test';
+import { expect, type Locator, type Page } from '@playwright/test';
 
 const here = dirname(fileURLToPath(import.meta.url));
 export const python = process.env['IPYAGENT_PYTHON'] ?? join(here, '..', '..', '.venv', 'bin', 'python');
@@ -140,6 +140,12 @@ export async function dark(page: Page): Promise<void> {
   await command(page, 'apputils:change-theme', { theme: 'JupyterLab Dark' });
   await page.waitForFunction(() => document.body.dataset['jpThemeLight'] === 'false');
   await page.locator('#jupyterlab-splash').waitFor({ state: 'detached' });
+}
+
+/** Scroll a log to its beginning, once it is there and stands at its end. */
+export async function toTop(log: Locator): Promise<void> {
+  await expect.poll(() => log.evaluate(node => node.scrollTop)).toBeGreaterThan(0);
+  await log.evaluate(node => (node.scrollTop = 0));
 }
 
 /** Save a picture of `what` for people to look at. */

@@ -49,6 +49,7 @@ export function VirtualList(props: VirtualListProps): JSX.Element {
   const whole = offsets[offsets.length - 1] ?? 0;
   const box = useRef<HTMLDivElement>(null);
   const atEnd = useRef(true);
+  const placed = useRef(0);
   const [scroll, setScroll] = useState(0);
   const [height, setHeight] = useState(400);
   useEffect(() => {
@@ -62,8 +63,16 @@ export function VirtualList(props: VirtualListProps): JSX.Element {
   }, []);
   useLayoutEffect(() => {
     const node = box.current;
-    if (node !== null && followEnd && atEnd.current) {
+    if (node === null || !followEnd) {
+      return;
+    }
+    // a person has scrolled away, and the browser has not told it yet
+    if (node.scrollTop < Math.min(placed.current, node.scrollHeight - node.clientHeight) - 4) {
+      atEnd.current = false;
+    }
+    if (atEnd.current) {
       node.scrollTop = node.scrollHeight;
+      placed.current = node.scrollTop;
     }
   }, [whole, height, followEnd]);
   useLayoutEffect(() => {
