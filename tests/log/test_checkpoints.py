@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import random
+import threading
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ from ipyagent_sessions import payloads as p
 from ipyagent_sessions import state as states
 from ipyagent_sessions.errors import DamageError, NewerFormat
 from ipyagent_sessions.events import as_raw
+from ipyagent_sessions.log import appender as appending
 from ipyagent_sessions.log import checkpoints
 from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.lease import Holder
@@ -32,6 +34,28 @@ def snapshot(appender: Appender, label: str = "", trigger: str = "manual") -> in
 
 def set_value(appender: Appender, path: str, value: object) -> None:
     appender.emit("StateChanged", p.StateChanged(path, as_raw(value)), task_id="t")
+
+
+def test_snapshots_that_wait_are_counted_until_they_are_written(
+    session: Session, me: Holder, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(appending, "SNAPSHOT_BYTES", 50_000)
+    written = threading.Event()
+
+    def hold() -> None:
+        written.wait(30)
+
+    disk.do("before checkpoint rename", hold)
+    appender = session.append(me)
+    set_value(appender, "values.large", "x" * 20_000)
+    behind = []
+    for _ in range(3):
+        appender.checkpoint("time")
+        behind.append(appender.snapshots_behind)
+    assert behind == [False, False, True]
+    written.set()
+    wait_until(lambda: not appender.snapshots_behind, what="the snapshots to be written")
+    appender.close()
 
 
 def test_a_hundred_checkpoints_within_one_second_are_distinct_and_all_load(session: Session, me: Holder) -> None:

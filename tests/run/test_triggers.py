@@ -18,6 +18,7 @@ from ipyagent_sessions.run import triggers as module
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Workflow, workflow
 from ipyagent_sessions.session import Session
+from ipyagent_sessions.state import State
 from ipyagent_sessions.testing import FakeClock, wait_until
 
 DOCUMENT = """
@@ -34,6 +35,17 @@ checkpoint:
     - event_history: last_100
     - generated_artifacts: references
 """
+
+
+@pytest.mark.parametrize("trigger", ["time", "volume", "stage", "ActivityCompleted"])
+def test_while_snapshots_wait_only_those_that_somebody_asked_for_are_made(trigger: str) -> None:
+    clock = FakeClock()
+    watch = module.Triggers(CheckpointPolicy(), clock, State())
+    clock.advance(module.MATERIALISE_S)
+    assert not watch.taken(trigger, behind=True)
+    assert watch.taken("manual", behind=True)
+    clock.advance(module.MATERIALISE_S)
+    assert watch.taken(trigger, behind=False)
 
 
 def triggers(session: Session) -> list[str]:

@@ -124,8 +124,10 @@ def _lists(data: bytes, file: str, base: int) -> Iterator[list[Event] | Damage]:
 
 
 def _all_of(data: bytes) -> list[Event] | None:
-    """The events of whole lines that all verify, None when one does not; takes half the time of `scan`, since nothing is called
-    for a line but what reads it: `_verifies` stands here once more."""
+    """The events of whole lines that all verify, None when one does not.
+
+    Takes half the time of `scan`, since nothing is called for a line but what reads it: `_verifies` stands here once more.
+    """
     lines = data.split(b"\n")
     if lines.pop():
         return None
