@@ -1,8 +1,9 @@
 """Which deaths there are, how many of each, and who dies which one next.
 
-A quota for every seam of `files.SEAMS`, for a death in the middle of a write, on either side of an irreversible effect, while
-an approval is open, and at any other moment.  Trials draw from one pool, at random but seeded, what fits their state; a death
-that a child did not live to see goes back into the pool.
+A quota for every seam of `files.SEAMS`, for a death in the middle of a write, on either side of an irreversible effect (a
+share of it for each such activity, since each is settled in its own way), while an approval is open, and at any other moment.
+Trials draw from one pool, at random but seeded, what fits their state; a death that a child did not live to see goes back into
+the pool.
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ class Pool:
         self.left: Counter[str] = Counter(dict.fromkeys(SEAMS, each))
         self.left[TORN] = 2 * each + 1
         self.left[INTENT] = self.left[EFFECT] = 2 * each
+        turns = [IRREVERSIBLE[n % len(IRREVERSIBLE)] for n in range(2 * each)]
+        self.left_of: dict[str, Counter[str]] = {INTENT: Counter(turns), EFFECT: Counter(turns)}
         self.left[WAITING] = max(6, kills // 15)
         self.left[ANY_TIME] = max(kills // 6, kills - self.left.total())
         self.kernels = kernels
@@ -93,10 +96,19 @@ class Pool:
                 return None
             row = rng.choices(rows, [max(1, self.left[row]) for row in rows])[0]
             self.left[row] -= 1
+            of = self._draw_of(rng, row)
             in_kernel = kernel and self.kernels > 0 and row not in HEADER
             self.kernels -= in_kernel
         delay = now.long_s * rng.uniform(0.02, 1.0) * (1.0 if now.fresh else rng.random())
-        return Death(row, self._at(rng, row), round(delay, 3), rng.choice(IRREVERSIBLE), in_kernel)
+        return Death(row, self._at(rng, row), round(delay, 3), of, in_kernel)
+
+    def _draw_of(self, rng: random.Random, row: str) -> str:
+        """The activity that such a death is of, if it is of one."""
+        if row not in self.left_of:
+            return ""
+        of = rng.choice([of for of, n in self.left_of[row].items() if n > 0])
+        self.left_of[row][of] -= 1
+        return of
 
     def draw_door(self, rng: random.Random, *, held: bool) -> Death | None:
         """A death for a process that asks something of the task; when nobody holds the lease it logs its request itself."""
@@ -119,5 +131,7 @@ class Pool:
         """It did not come to pass."""
         with self._lock:
             self.left[death.row] += 1
+            if death.of:
+                self.left_of[death.row][death.of] += 1
             self.kernels += death.kernel
             self.unreached[death.row] += 1
