@@ -20,7 +20,7 @@ import msgspec
 from ipyagent_sessions import events, payloads
 from ipyagent_sessions.history.sql import describe
 from ipyagent_sessions.history.views import LINEAGE, VIEWS
-from ipyagent_sessions.log import segments
+from ipyagent_sessions.log import arrow
 
 DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
 HEAD: Final = """# Schema
@@ -79,7 +79,7 @@ def _payloads() -> Iterator[str]:
 
 def _parquet() -> Iterator[str]:
     yield "## Columns of a sealed segment\n\n`<store>/s/<session>/events/<first>-<last>-<epoch>.parquet`, in zstd.\n"
-    schema: list[Any] = list(segments.schema())
+    schema: list[Any] = list(arrow.schema())
     rows = [(str(field.name), str(field.type), "" if field.nullable else "never null") for field in schema]
     yield from _table(("column", "type", ""), rows)
 

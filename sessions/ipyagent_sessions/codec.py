@@ -17,7 +17,6 @@ import decimal
 import enum
 import hashlib
 import importlib
-import io
 import math
 import pathlib
 import sys
@@ -27,6 +26,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ipyagent_sessions import arrays
 from ipyagent_sessions.errors import NotSerialisable
 
 _INT64: Final = 2**63
@@ -214,52 +214,10 @@ def _pack_foreign(value: Any, path: str, pickle: bool) -> dict[str, Any] | None:
                 "extra": _pack(held.get("__pydantic_extra__"), path, pickle),
                 "private": _pack(held.get("__pydantic_private__"), path, pickle),
             }
-    if root == "numpy":
-        import numpy as np
-
-        if isinstance(value, np.generic) and value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
-            return {"$": "npscalar", "type": value.dtype.str, "v": repr(value.item())}
-        if type(value) is np.ndarray:
-            if value.dtype.hasobject:
-                raise NotSerialisable(
-                    f"{path} is an array of Python objects", hint="convert it to a list, or to a typed array"
-                )
-            out = io.BytesIO()
-            np.save(out, value, allow_pickle=False)
-            return {"$": "ndarray", "v": base64.b64encode(out.getvalue()).decode()}
-    if root in ("pandas", "polars", "pyarrow"):
-        table = _as_arrow(value, root, path)
-        if table is not None:
-            return table
+    if root in arrays.LIBRARIES:
+        packed = arrays.pack(value, root, path)
+        return {**packed, "name": _pack(value.name, f"{path}.name", False)} if packed and "Series" in packed["$"] else packed
     return None
-
-
-def _as_arrow(value: Any, root: str, path: str) -> dict[str, Any] | None:
-    import pyarrow as pa
-
-    name = type(value).__name__
-    if name not in ("DataFrame", "Series", "Table"):
-        return None
-    if root == "pandas":
-        frame = value.to_frame() if name == "Series" else value
-        try:
-            table = pa.Table.from_pandas(frame, preserve_index=True)
-        except (pa.ArrowException, ValueError, TypeError) as error:
-            raise NotSerialisable(
-                f"{path} is a pandas {name} with a column that has no Arrow form: {error}",
-                hint="convert that column to text or numbers",
-            ) from error
-    elif root == "polars":
-        table = (value.to_frame() if name == "Series" else value).to_arrow()
-    elif name == "Table":
-        table = value
-    else:
-        return None
-    out = io.BytesIO()
-    with pa.ipc.new_stream(out, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_table(table)
-    packed = {"$": f"{root}.{name}", "v": base64.b64encode(out.getvalue()).decode()}
-    return packed if name != "Series" else {**packed, "name": _pack(value.name, f"{path}.name", False)}
 
 
 def _name(cls: type, path: str) -> str:
@@ -313,9 +271,7 @@ def _unpack(packed: Any, trust_pickle: bool) -> Any:
     if tag in _TYPED:
         return _TYPED[tag](_resolve(packed["type"], tag), _unpack(value, trust_pickle))
     if tag == "npscalar":
-        import numpy as np
-
-        return np.dtype(packed["type"]).type(_scalar(value))
+        return arrays.scalar(packed["type"], value)
     if tag == "pickle":
         if not trust_pickle:
             raise NotSerialisable("this value was pickled", hint="it is loaded only in the store that wrote it")
@@ -323,12 +279,6 @@ def _unpack(packed: Any, trust_pickle: bool) -> Any:
 
         return pickle.loads(base64.b64decode(value))
     raise NotSerialisable(f"unknown kind of value {tag!r}", hint="it was written by a newer version of ipyagent")
-
-
-def _scalar(text: str) -> Any:
-    if text in ("True", "False"):
-        return text == "True"
-    return float(text) if any(c in text for c in ".enf") else text
 
 
 def _resolve(name: str, tag: str) -> type:
@@ -375,40 +325,13 @@ def _build_pydantic(cls: Any, held: dict[str, Any]) -> Any:
     return out
 
 
-def _numpy_load(body: bytes) -> Any:
-    import numpy as np
-
-    return np.load(io.BytesIO(body), allow_pickle=False)
-
-
-def _arrow_load(body: bytes) -> Any:
-    import pyarrow as pa
-
-    return pa.ipc.open_stream(io.BytesIO(body)).read_all()
-
-
-def _pandas_series(body: bytes) -> Any:
-    return _arrow_load(body).to_pandas().iloc[:, 0]
-
-
-def _polars(body: bytes) -> Any:
-    import polars as pl
-
-    return pl.from_arrow(_arrow_load(body))
-
-
 _PYDANTIC: Final = ("v", "set", "extra", "private")
 _COLLECTIONS: Final[dict[str, Callable[..., Any]]] = {"tuple": tuple, "set": set, "frozenset": frozenset}
 _BINARY: Final[dict[str, Callable[[bytes], Any]]] = {
     "bytes": bytes,
     "bytearray": bytearray,
     "text": lambda body: body.decode("utf-8", "surrogatepass"),
-    "ndarray": _numpy_load,
-    "pyarrow.Table": _arrow_load,
-    "pandas.DataFrame": lambda body: _arrow_load(body).to_pandas(),
-    "pandas.Series": _pandas_series,
-    "polars.DataFrame": _polars,
-    "polars.Series": lambda body: _polars(body).to_series(),
+    **arrays.LOADS,
 }
 _TYPED: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "enum": lambda cls, v: cls[v],

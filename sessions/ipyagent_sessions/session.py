@@ -21,11 +21,12 @@ from ipyagent_sessions import folding
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import UPDATE, DamageError, LeaseHeld, NewerFormat, NotFound, UsageError
 from ipyagent_sessions.lifecycle import ENDED, TaskState, effective
-from ipyagent_sessions.log import checkpoints, lease, live
-from ipyagent_sessions.log.appender import Appender, Loaded, read_state
+from ipyagent_sessions.log import checkpoints, lease, live, segment_reader
+from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.blobs import Blobs
 from ipyagent_sessions.log.layout import FORMAT, Layout
 from ipyagent_sessions.log.lease import Holder
+from ipyagent_sessions.log.loading import Loaded, read_state
 from ipyagent_sessions.log.reader import Reader
 from ipyagent_sessions.place import HEADER, VERSION, Header, Parent, Place
 from ipyagent_sessions.state import FORM, State
@@ -324,17 +325,15 @@ class Session:
 
     def open_activities(self, seq: int) -> set[str]:
         """The ids of the activities that were open right after `seq`.  Reads one row group or the tail, at any length."""
-        from ipyagent_sessions.log import segments
-
         opened: set[str] = set()
         for segment in self.layout.segments():
             if segment.first <= seq <= segment.last:
-                return segments.opened_after(segment, seq)
+                return segment_reader.opened_after(segment, seq)
         sealed = max((s.last for s in self.layout.segments()), default=self.first - 1)
         if sealed >= self.first:
             opened = self.open_activities(sealed)
         for event in Reader(self.layout, self.first).events(after=sealed, until=seq):
-            segments.follow(opened, event.event_type, event.activity_id)
+            segment_reader.follow(opened, event.event_type, event.activity_id)
         return opened
 
 

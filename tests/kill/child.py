@@ -18,7 +18,7 @@ from tests.kill.workload import errands
 
 from ipyagent_sessions.config import CheckpointPolicy
 from ipyagent_sessions.errors import IpyagentError
-from ipyagent_sessions.log import appender, checkpoints, journal, lease, scribe, segments
+from ipyagent_sessions.log import appender, checkpoints, journal, lease, scribe, sealing
 from ipyagent_sessions.log.appender import Durability
 from ipyagent_sessions.log.lease import this_process
 from ipyagent_sessions.run import control, outage, pulse, ticker, triggers
@@ -34,7 +34,7 @@ CHILD_S: Final = 90.0
 _SIZES: Final[tuple[tuple[Any, str, Any], ...]] = (
     (journal, "SEAL_EVENTS", 16),
     (journal, "SEAL_BYTES", 24 * 1024),
-    (segments, "ROW_GROUP", 12),
+    (sealing, "SEGMENT_EVENTS", 12),
     (appender, "REST_EVENTS", 24),
     (scribe, "WINDOW", 0.03),
     (triggers, "MATERIALISE_S", 0.02),

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ipyagent_sessions.errors import DamageError, IpyagentError
-from ipyagent_sessions.log import checkpoints, segments
+from ipyagent_sessions.log import checkpoints, segment_reader, segments
 from ipyagent_sessions.log.lease import Holder
 from ipyagent_sessions.log.reader import Reader
 from ipyagent_sessions.session import Session
@@ -140,7 +140,7 @@ def test_every_flipped_byte_in_a_segment_is_seen_or_harmless(session: Session, m
     for at in range(0, len(whole), 7):
         flip(path, at)
         damage: list[object] = []
-        found = [(e.seq, e.event_type, bytes(e.payload), e.timestamp) for e in segments.read(path, damage=damage)]  # type: ignore[arg-type]  # a list of any
+        found = [(e.seq, e.event_type, bytes(e.payload), e.timestamp) for e in segment_reader.read(path, damage=damage)]  # type: ignore[arg-type]  # a list of any
         assert [f for f in found if f not in wanted] == [], f"byte {at} invents an event"
         if not damage:
             assert found == wanted, f"byte {at} loses an event in silence"

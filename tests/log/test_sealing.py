@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ipyagent_sessions import events as ev
-from ipyagent_sessions.log import journal, sealing, segments
+from ipyagent_sessions.log import journal, sealing, segment_reader, segments
 from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.format import Damage
 from ipyagent_sessions.log.lease import Holder
@@ -223,7 +223,7 @@ def test_a_changed_row_is_detected_by_its_checksum(sealed: Path, session: Sessio
     forged = table.set_column(table.schema.get_field_index("event_type"), table.schema.field("event_type"), pa.array(types))
     pq.write_table(forged, sealed)
     damage: list[Damage | str] = []
-    assert [e.seq for e in segments.read(sealed, damage=damage)] == [n for n in range(1, 202) if n != 8]
+    assert [e.seq for e in segment_reader.read(sealed, damage=damage)] == [n for n in range(1, 202) if n != 8]
     assert damage == [f"{sealed.name}: 1 of the events 8 to 8 do not match their checksums"]
 
 
@@ -254,8 +254,9 @@ def test_what_is_open_at_a_seq_is_what_the_state_says(session: Session, me: Hold
 def test_large_events_are_sealed_and_merged_by_their_bytes(
     session: Session, me: Holder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segments, "SEGMENT_BYTES", 1_500_000)
-    monkeypatch.setattr(segments, "GROUP_BYTES", 300_000)
+    monkeypatch.setattr(sealing, "SEGMENT_BYTES", 1_500_000)
+    for module in (segments, segment_reader):
+        monkeypatch.setattr(module, "PORTION", 300_000)
     monkeypatch.setattr(sealing, "SMALL_BYTES", 800_000)
     appender = session.append(me)
     rng = random.Random(1)

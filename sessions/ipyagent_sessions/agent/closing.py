@@ -23,7 +23,7 @@ from ipyagent_sessions import payloads as p
 from ipyagent_sessions.agent import outcome
 from ipyagent_sessions.agent.conversation import Conversation, calls_of
 from ipyagent_sessions.events import Event
-from ipyagent_sessions.run.execute import NOT_RUN
+from ipyagent_sessions.run.attempt_log import NOT_RUN
 from ipyagent_sessions.session import Session
 
 _NOT_RUN: Final = "not run: the turn ended before this call"

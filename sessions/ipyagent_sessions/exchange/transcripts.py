@@ -24,7 +24,7 @@ from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.exchange import claude_code, codex, pi
 from ipyagent_sessions.exchange.retelling import Retelling
 from ipyagent_sessions.exchange.spoken import Problem, Spoken, decoded, text
-from ipyagent_sessions.log import live, segments
+from ipyagent_sessions.log import live, sealing
 from ipyagent_sessions.log.files import create_durable, sync_folder
 from ipyagent_sessions.log.layout import FORMAT, Layout
 from ipyagent_sessions.place import Header
@@ -145,13 +145,11 @@ def _write(store: Store, session_id: str, told: Retelling) -> int:
     draft = store.sessions_folder / f".{store.ids()}"  # swept when this process dies
     draft.mkdir()
     try:
-        layout, state, opened = Layout(draft), State(), set[str]()
+        layout, state = Layout(draft), State()
         layout.events.mkdir()
         for event in told.events:
             folding.apply(state, event)
-        for start in range(0, len(told.events), segments.ROW_GROUP):
-            batch = told.events[start : start + segments.ROW_GROUP]
-            segments.seal(layout, batch, 0, opened, store.disk, session_id=session_id)
+        sealing.seal_whole(layout, told.events, store.disk, session_id=session_id)
         for name, body in told.blobs.items():
             layout.blobs.mkdir(exist_ok=True)
             create_durable(layout.blobs / name, [body])

@@ -23,7 +23,7 @@ from ipyagent_sessions import folding
 from ipyagent_sessions.errors import UPDATE, DamageError, IpyagentError, NewerFormat, UsageError
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.exchange.archive import Archive, Part, opened
-from ipyagent_sessions.log import live, segments
+from ipyagent_sessions.log import live, sealing
 from ipyagent_sessions.log.files import create_durable, sync_folder
 from ipyagent_sessions.log.format import event_of
 from ipyagent_sessions.log.layout import FORMAT, Layout
@@ -174,17 +174,15 @@ class _Incoming:
     def unpack(self, layout: Layout, store: Store) -> Event:
         """Write the session into a folder that nobody sees yet.  Returns its last event."""
         layout.events.mkdir()
-        batch: list[Event] = []
-        opened_ = set[str]()
         last: Event | None = None
-        for event in self.events():
-            batch.append(event)
-            last = event
-            if len(batch) == segments.ROW_GROUP:
-                _seal(layout, self.part.session, batch, opened_, store)
-                batch = []
-        if batch:
-            _seal(layout, self.part.session, batch, opened_, store)
+
+        def events() -> Iterator[Event]:
+            nonlocal last
+            for event in self.events():
+                last = event
+                yield event
+
+        sealing.seal_whole(layout, events(), store.disk, session_id=self.part.session)
         self._blobs(layout)
         origin = self.header.store if self.header.store not in (None, store.id) else ELSEWHERE
         header = msgspec.structs.replace(self.header, store=origin)
@@ -225,11 +223,6 @@ def _is_text(line: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _seal(layout: Layout, session_id: str, batch: list[Event], opened_: set[str], store: Store) -> None:
-    """Epoch 0 is nobody's: whoever might hold the lease is of a later one."""
-    segments.seal(layout, batch, 0, opened_, store.disk, session_id=session_id)
 
 
 def _pickled(body: bytes | msgspec.Raw) -> bool:

@@ -24,7 +24,7 @@ from ipyagent_sessions.errors import DamageError, IpyagentError, NewerFormat
 from ipyagent_sessions.events import TYPES, Event, as_raw, decode, encode
 from ipyagent_sessions.history import cache, columns
 from ipyagent_sessions.history.cache import Glance, Kept, Manifest
-from ipyagent_sessions.log import segments
+from ipyagent_sessions.log import segment_reader
 from ipyagent_sessions.log.format import Damage, clean_lines, scan
 from ipyagent_sessions.log.reader import Piece, pieces
 from ipyagent_sessions.place import ID, Header, Place
@@ -302,7 +302,7 @@ def _verified(piece: Piece, data: bytes, damage: list[str]) -> Iterator[Event]:
     """The events of a file that verify."""
     found: list[Damage | str] = []
     if piece.sealed:
-        yield from segments.read(piece.path, after=piece.first - 1, until=piece.last, damage=found)
+        yield from segment_reader.read(piece.path, after=piece.first - 1, until=piece.last, damage=found)
     for item in scan(data, piece.path.name):
         if isinstance(item, Damage):
             found.append(item)

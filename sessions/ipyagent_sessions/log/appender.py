@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any, Final, Literal
 
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import folding
@@ -27,12 +27,12 @@ from ipyagent_sessions.clock import Clock
 from ipyagent_sessions.errors import DamageError, PersistenceError
 from ipyagent_sessions.log import checkpoints, lease, sealing
 from ipyagent_sessions.log.blobs import THRESHOLD, Blobs
-from ipyagent_sessions.log.files import Disk, sync_file
-from ipyagent_sessions.log.format import Damage, line_of
+from ipyagent_sessions.log.files import Disk
+from ipyagent_sessions.log.format import line_of
 from ipyagent_sessions.log.journal import Journal
 from ipyagent_sessions.log.layout import JournalFile, Layout
 from ipyagent_sessions.log.lease import Holder, Lease
-from ipyagent_sessions.log.reader import Reader
+from ipyagent_sessions.log.loading import Loaded, mend_tail
 from ipyagent_sessions.log.scribe import Scribe
 from ipyagent_sessions.state import State
 
@@ -48,16 +48,6 @@ RISK: Final[dict[str, str]] = {
 REST_EVENTS: Final = 512
 SNAPSHOT_BYTES: Final = 16 * 2**20
 """From so many bytes of snapshots that wait to be written on, those that nobody asked for are left out."""
-
-
-class Loaded(Struct):
-    """What `load` found: the state, the snapshot it came from, the snapshots refused, and damage by place."""
-
-    state: State
-    checkpoint: int | None = None
-    refused: list[int] = []
-    damage: list[str] = []
-    replayed: int = 0
 
 
 class Appender:
@@ -117,7 +107,7 @@ class Appender:
         """
         held = lease.acquire(layout, who, now=clock.now(), force=force)
         try:
-            torn = None if force else _mend_tail(layout, held.epoch, disk)
+            torn = None if force else mend_tail(layout, held.epoch, disk)
             layout.sync_tail()
             loaded = load()
             appender = cls(layout, held, loaded, first, blobs, clock, disk, version)
@@ -328,50 +318,3 @@ class Appender:
 
     def _noticed(self, error: Exception) -> None:
         self.trouble = error
-
-
-def read_state(layout: Layout, first: int, start: Callable[[], State] | None, until: int | None = None) -> Loaded:
-    """The state after `until` (default: the end), from the newest usable snapshot and the events after it.
-
-    `start` gives the inherited state of a fork; it is asked when no snapshot can be used.  Raises DamageError when events are
-    missing behind the snapshot.
-    """
-    at_most = until if until is not None else 2**62
-    state, refused = checkpoints.newest(layout, at_most)
-    snapshot = state.seq if state is not None else None
-    if state is None:
-        state = start() if start is not None else State()
-    reader = Reader(layout, first)
-    replayed = 0
-    for event in reader.events(after=state.seq, until=until):
-        if event.seq != state.seq + 1:
-            break
-        folding.apply(state, event)
-        replayed += 1
-    if reader.missing:
-        low, high = reader.missing[0]
-        raise DamageError(
-            f"session {layout.root.name}: events {low} to {high} are damaged or missing "
-            f"({'; '.join(map(str, reader.damage))})",
-            hint=f"all is intact up to event {low - 1}: ipyagent fork {layout.root.name} --at {low - 1}, or restore the file",
-        )
-    return Loaded(state, snapshot, refused, [str(d) for d in reader.damage], replayed)
-
-
-def _mend_tail(layout: Layout, epoch: int, disk: Disk) -> Damage | None:
-    """Set an unfinished last event aside, cut it, and return what was cut.  Raises OSError; nothing is cut then."""
-    tail = Reader(layout).tail()
-    if tail is None or tail.torn is None:
-        return None
-    layout.damaged.mkdir(exist_ok=True)
-    with open(tail.journal.path, "rb+") as file:
-        whole = file.read()
-        aside = layout.damaged / f"{tail.journal.path.name}.{tail.good_bytes}.{epoch}"
-        disk.write_whole(aside, whole[tail.good_bytes :], what="tail")
-        file.truncate(tail.good_bytes)
-        if tail.good_bytes and whole[tail.good_bytes - 1 : tail.good_bytes] != b"\n":
-            file.seek(tail.good_bytes)
-            file.write(b"\n")
-            file.flush()
-        sync_file(file.fileno())
-    return tail.torn

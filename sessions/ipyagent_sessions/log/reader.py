@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from ipyagent_sessions.errors import DamageError
 from ipyagent_sessions.events import Event
-from ipyagent_sessions.log import segments
+from ipyagent_sessions.log import segment_reader
 from ipyagent_sessions.log.format import Damage, event_of, scan, scan_file
 from ipyagent_sessions.log.layout import JournalFile, Layout, SegmentFile
 
@@ -71,14 +71,14 @@ class Reader:
             if stop < self._next:
                 continue
             yield from self._counting(
-                segments.read(segment.path, after=self._next - 1, until=stop, damage=self.damage), stop, tolerate
+                segment_reader.read(segment.path, after=self._next - 1, until=stop, damage=self.damage), stop, tolerate
             )
         for journal in journals:
             last = _last(journal, journals)
             if (until is not None and journal.first > until) or (last is not None and last < self._next):
                 continue
             cut = _cut(journal.epoch, journals)
-            stop = min(segments.LAST if cut is None else cut - 1, segments.LAST if until is None else until)
+            stop = min(segment_reader.LAST if cut is None else cut - 1, segment_reader.LAST if until is None else until)
             for found in scan_file(journal.path):
                 if isinstance(found, Damage):
                     self.damage.append(found)

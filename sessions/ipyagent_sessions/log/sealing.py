@@ -8,15 +8,19 @@ it still finds it.  When the session rests it is removed at once: that is one mo
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from typing import Final
 
 from ipyagent_sessions.events import Event
-from ipyagent_sessions.log import segments
+from ipyagent_sessions.log import segment_reader, segments
 from ipyagent_sessions.log.files import Disk
 from ipyagent_sessions.log.format import Damage, scan_file
 from ipyagent_sessions.log.layout import JournalFile, Layout, SegmentFile
 from ipyagent_sessions.log.reader import Reader
 
+SEGMENT_EVENTS: Final = 65_536
+SEGMENT_BYTES: Final = 4 * 2**20
+"""A segment is closed when it holds so many events, or so many bytes of payload."""
 SMALL: Final = 4096
 SMALL_BYTES: Final = 4 * 2**20
 """Segments of fewer events and bytes are merged with their neighbours when the session rests, up to so many bytes."""
@@ -36,9 +40,23 @@ def seal(layout: Layout, until: int, epoch: int, first: int, disk: Disk) -> int:
     remove_sealed_journals(layout, done)
     if until <= done:
         return 0
-    opened, count = _open_after(layout, done), 0
-    for _, events in itertools.groupby(Reader(layout, first).events(after=done, until=until), key=_Segments()):
-        made = segments.seal(layout, events, epoch, opened, disk)
+    return _seal(layout, Reader(layout, first).events(after=done, until=until), epoch, _open_after(layout, done), disk)
+
+
+def seal_whole(layout: Layout, events: Iterable[Event], disk: Disk, *, session_id: str | None = None) -> int:
+    """Seal a log that comes from another session or from elsewhere; returns how many events.  Raises OSError.
+
+    `session_id` is needed where the folder has another name yet.  Epoch 0 is nobody's: a holder has a later one.
+    """
+    return _seal(layout, events, 0, set(), disk, session_id)
+
+
+def _seal(
+    layout: Layout, events: Iterable[Event], epoch: int, opened: set[str], disk: Disk, session_id: str | None = None
+) -> int:
+    count = 0
+    for _, some in itertools.groupby(events, key=_Segments()):
+        made = segments.seal(layout, some, epoch, opened, disk, session_id=session_id)
         count += made.last - made.first + 1
     return count
 
@@ -50,7 +68,7 @@ class _Segments:
         self._number = self._events = self._bytes = self._last = 0
 
     def __call__(self, event: Event) -> int:
-        full = self._events == segments.ROW_GROUP or self._bytes >= segments.SEGMENT_BYTES
+        full = self._events == SEGMENT_EVENTS or self._bytes >= SEGMENT_BYTES
         if full or event.seq != self._last + 1:
             self._number += 1
             self._events = self._bytes = 0
@@ -93,7 +111,7 @@ def _remove_merged(layout: Layout) -> None:
             and s.last <= whole.last
             and (s.first, s.last) != (whole.first, whole.last)
         ]
-        if inside and len(list(segments.read(whole.path, damage=[]))) == whole.last - whole.first + 1:
+        if inside and len(list(segment_reader.read(whole.path, damage=[]))) == whole.last - whole.first + 1:
             for part in inside:
                 part.path.unlink(missing_ok=True)
 
@@ -102,7 +120,7 @@ def _open_after(layout: Layout, seq: int) -> set[str]:
     """The activities that are open after `seq`, the end of a segment or the very beginning."""
     for segment in layout.segments():
         if segment.last == seq:
-            return segments.opened_after(segment, seq)
+            return segment_reader.opened_after(segment, seq)
     return set()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -16,7 +17,7 @@ from msgspec import Struct
 
 from ipyagent_sessions.errors import DamageError, IpyagentError, NewerFormat, UsageError
 from ipyagent_sessions.events import Event
-from ipyagent_sessions.log import lease, segments
+from ipyagent_sessions.log import lease, sealing
 from ipyagent_sessions.log.reader import Reader
 from ipyagent_sessions.place import ID
 from ipyagent_sessions.retention import workspaces
@@ -121,19 +122,15 @@ def hand_over(parent: Session, child: Session) -> None:
     if point is None or point.session != parent.id:
         return
     reader = Reader(parent.layout, parent.first)
-    batch: list[Event] = []
-    opened = set[str]()
     named: dict[str, None] = {}
-    disk, count = parent.place.disk, 0
-    for event in reader.events(until=point.seq):
-        named |= dict.fromkeys(named_by(event))
-        batch.append(event)
-        count += 1
-        if len(batch) == segments.ROW_GROUP:
-            segments.seal(child.layout, batch, 0, opened, disk)
-            batch = []
-    if batch:
-        segments.seal(child.layout, batch, 0, opened, disk)
+    disk = parent.place.disk
+
+    def shared() -> Iterator[Event]:
+        for event in reader.events(until=point.seq):
+            named.update(dict.fromkeys(named_by(event)))
+            yield event
+
+    count = sealing.seal_whole(child.layout, shared(), disk)
     if reader.missing or count != point.seq - parent.first + 1:
         raise DamageError(
             f"session {child.id} shares events of {parent.id} that are damaged or missing",

@@ -23,12 +23,13 @@ from msgspec import Raw
 from ipyagent_sessions import codec, payloads
 from ipyagent_sessions import events as ev
 from ipyagent_sessions.config import seconds
-from ipyagent_sessions.errors import IdentityError, ResultLost, UsageError
-from ipyagent_sessions.run import calls, identity, large, recall, settle, waiting
+from ipyagent_sessions.errors import IdentityError, UsageError
+from ipyagent_sessions.run import calls, identity, large, waiting
 from ipyagent_sessions.run.checked import ATTEMPTS, Checked, Work, as_patterns
 from ipyagent_sessions.run.definitions import ONCE, OPTIONS, Activity, Effect, Inner, Retry, check_effect
-from ipyagent_sessions.run.execute import Unsettled, default_retry, execute, rest
+from ipyagent_sessions.run.execute import default_retry
 from ipyagent_sessions.run.naming import Names
+from ipyagent_sessions.run.perform import perform
 from ipyagent_sessions.run.plan import Plan
 from ipyagent_sessions.run.shared import Shared
 from ipyagent_sessions.run.stages import Stage
@@ -145,7 +146,7 @@ class Context:
             verify or known.verify,
             compensate or known.compensate,
         )
-        return self._call(plan_id, known.name, functools.partial(self._perform, plan))
+        return self._call(plan_id, known.name, functools.partial(perform, self._run, plan))
 
     async def gather(self, *awaitables: Awaitable[Any], limit: int | None = None) -> list[Any]:
         """The values of all, in order, at most `limit` (16) at a time.  When one fails the others under way finish first."""
@@ -188,7 +189,7 @@ class Context:
             None,
             kind,
         )
-        return self._call(made, name, functools.partial(self._perform, plan))
+        return self._call(made, name, functools.partial(perform, self._run, plan))
 
     def approve_tool(
         self, tool: str, arguments: dict[str, Any], *, key: str, effect: Effect, expires_s: float | None
@@ -205,39 +206,6 @@ class Context:
     def id_of(self, name: str, key: Any) -> str:
         """The id that an activity of the engine's own has here."""
         return f"{self._names.place(name)}:{identity.key_text(name, key)}"
-
-    async def _perform(self, plan: Plan) -> Any:
-        run = self._run
-        recorded = run.state.business_state.results.get(plan.id)
-        if recorded is not None:
-            return recall.recall(run, plan, recorded)
-        active = run.state.execution_state.active_activities.get(plan.id)
-        attempt = 1
-        if active is not None:
-            if active.digest != plan.digest:
-                raise recall.differs(run, plan, active.seq)
-            run.check()
-            plan = settle.as_begun(run, plan, active)
-            attempt = active.attempt + 1
-            if (plan.effect == "irreversible" or plan.retry.attempts > 1) and settle.at_rest(run, {plan.id}):
-                attempt = active.attempt
-            elif await settle.outcome(run, plan) == "recorded":
-                return recall.recall(run, plan, run.state.business_state.results[plan.id])
-        while True:
-            try:
-                value = await execute(run, plan, attempt=attempt)
-            except ResultLost:
-                recall.can_undo(run, plan)
-                raise
-            except Unsettled as cut:
-                run.check()
-                if await settle.outcome(run, plan) == "recorded":
-                    return recall.recall(run, plan, run.state.business_state.results[plan.id])
-                attempt = cut.attempt + 1
-                await rest(run, plan, cut)
-            else:
-                recall.can_undo(run, plan)
-                return value
 
     def _activity(self, function: Any, name: str | None, isolate: Literal["process"] | None) -> Activity:
         found = self._activities.get((function, name, isolate))

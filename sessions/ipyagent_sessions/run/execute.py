@@ -8,22 +8,17 @@ from __future__ import annotations
 import asyncio
 import inspect
 import random
-import traceback
-from typing import Any, Final
+from typing import Any
 
-from ipyagent_sessions import codec
 from ipyagent_sessions import payloads as p
-from ipyagent_sessions.errors import ActivityError, ActivityTimeout, NotSerialisable, ResultLost
-from ipyagent_sessions.run import outage, process
+from ipyagent_sessions.errors import ActivityTimeout
+from ipyagent_sessions.run import attempt_log, outage, process
 from ipyagent_sessions.run.definitions import ONCE, Activity, Retry
 from ipyagent_sessions.run.inside import Current
 from ipyagent_sessions.run.keys import owner
 from ipyagent_sessions.run.plan import Plan
 from ipyagent_sessions.run.task import TaskRun, TaskStop
 from ipyagent_sessions.run.threads import Ran
-
-NOT_RUN: Final = "NotRun"
-"""The error type of an attempt that was logged and whose function was not called."""
 
 
 class _Late(Exception):
@@ -71,7 +66,7 @@ async def rest(run: TaskRun, plan: Plan, cut: Unsettled) -> None:
     wait = min(policy.max_s, policy.initial_s * policy.factor ** (cut.attempt - 1)) + random.uniform(0, policy.jitter_s)
     run.check()
     with _Executing(run, plan):
-        _log_retry(run, plan, cut, wait)
+        attempt_log.retry(run, plan, cut.attempt, cut.cause, wait)
         await run.rest(wait)
 
 
@@ -112,7 +107,7 @@ async def _with_retries(run: TaskRun, plan: Plan, first: int) -> Any:
         sleep=run.rest,
         reraise=True,
         retry=tenacity.retry_if_exception_type(_Again),
-        before_sleep=lambda state: _log_retry(run, plan, *_next(state)),
+        before_sleep=lambda state: attempt_log.retry(run, plan, *_next(state)),
     )
     async for tried in retrying:
         with tried:
@@ -143,32 +138,24 @@ class _Again(Exception):
         self.attempt = attempt
 
 
-def _next(state: Any) -> tuple[_Again, float]:
-    """The attempt that failed and the wait that follows it, as tenacity tells them."""
+def _next(state: Any) -> tuple[int, BaseException, float]:
+    """The attempt that failed, its cause and the wait that follows it, as tenacity tells them."""
     again = state.outcome.exception()
     assert isinstance(again, _Again)
-    return again, state.next_action.sleep
-
-
-def _log_retry(run: TaskRun, plan: Plan, again: _Again | Unsettled, wait: float) -> None:
-    run.emit(
-        "ActivityRetried",
-        p.ActivityRetried(plan.activity.name, type(again.cause).__name__, str(again.cause), round(wait, 3)),
-        activity_id=plan.id,
-        attempt=again.attempt,
-    )
-    run.acknowledge()
+    return again.attempt, again.cause, state.next_action.sleep
 
 
 async def _attempt(run: TaskRun, plan: Plan, attempt: int, *, last: bool) -> Any:
     """One try: logs its start, and its result or (when no other follows) its failure."""
     run.check()
-    _log_start(run, plan, attempt)
+    attempt_log.start(run, plan, attempt)
     if plan.effect != "none":
         try:
             run.before_effect()
         except TaskStop:
-            _log_abort(run, plan, attempt, NOT_RUN, "its intent could not be made durable, so it was not called")
+            attempt_log.abort(
+                run, plan, attempt, attempt_log.NOT_RUN, "its intent could not be made durable, so it was not called"
+            )
             raise
     begun = run.clock.monotonic()
     late = False
@@ -177,26 +164,26 @@ async def _attempt(run: TaskRun, plan: Plan, attempt: int, *, last: bool) -> Any
     except _Late as after:
         ran, late = after.ran, True
     except TaskStop:
-        _log_abort(run, plan, attempt)
+        attempt_log.abort(run, plan, attempt)
         raise
     except asyncio.CancelledError as error:
         here = asyncio.current_task()
         if run.stopping is None and here is not None and not here.cancelling():  # nobody cancelled: the function raised it
-            raise _log_failure(run, plan, attempt, error, begun) from error
-        _log_abort(run, plan, attempt)
+            raise attempt_log.failure(run, plan, attempt, error, begun) from error
+        attempt_log.abort(run, plan, attempt)
         run.check()
         raise
     except ActivityTimeout as error:
         if not last and not error.still_running and isinstance(error, plan.retry.on):
             raise _another(run, plan, attempt, error) from error
-        _log_failure(run, plan, attempt, error, begun, still_running=error.still_running)
+        attempt_log.failure(run, plan, attempt, error, begun, still_running=error.still_running)
         raise
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         if not last and isinstance(error, plan.retry.on):
             raise _another(run, plan, attempt, error) from error
         _look_for_outage(run, plan, attempt, error)
-        raise _log_failure(run, plan, attempt, error, begun) from error
-    return _log_result(run, plan, attempt, ran, begun, late=late)
+        raise attempt_log.failure(run, plan, attempt, error, begun) from error
+    return attempt_log.result(run, plan, attempt, ran, begun, late=late)
 
 
 def _look_for_outage(run: TaskRun, plan: Plan, attempt: int, error: BaseException) -> None:
@@ -205,7 +192,7 @@ def _look_for_outage(run: TaskRun, plan: Plan, attempt: int, error: BaseExceptio
     kind = outage.kind_of(error)
     if kind is None or not (plan.retry.then == "suspend" or (kind == "resources" and plan.effect != "irreversible")):
         return
-    _log_abort(run, plan, attempt, type(error).__name__, str(error))
+    attempt_log.abort(run, plan, attempt, type(error).__name__, str(error))
     told = f"{plan.activity.name}: {type(error).__name__}: {error}"
     if plan.effect == "irreversible":
         run.stop("suspend", reason=kind, detail=told)
@@ -224,32 +211,6 @@ def _another(run: TaskRun, plan: Plan, attempt: int, error: BaseException) -> _A
     )
     run.emit("ActivityFailed", body, activity_id=plan.id, attempt=attempt)
     return Unsettled(error, attempt)
-
-
-def _log_start(run: TaskRun, plan: Plan, attempt: int) -> None:
-    blobs: dict[str, bytes] = {}
-    recorded, blob = run.appender.put(plan.arguments, blobs)
-    run.appender.emit(  # as run.emit does, whose keywords go through a dictionary: a twentieth of an activity's own time
-        "ActivityStarted",
-        p.ActivityStarted(
-            plan.activity.name,
-            plan.kind,
-            plan.key,
-            plan.stage,
-            plan.digest,
-            plan.effect,
-            recorded,
-            blob,
-            plan.activity.source,
-            compensable=plan.compensate is not None,
-            verifiable=plan.verify is not None,
-        ),
-        task_id=run.task_id,
-        activity_id=plan.id,
-        attempt=attempt,
-        parent=run.cause(plan.id),
-        blobs=blobs or None,
-    )
 
 
 async def _invoke(run: TaskRun, plan: Plan) -> Ran:
@@ -313,77 +274,6 @@ def _leave_behind(run: TaskRun, plan: Plan, future: asyncio.Future[Ran]) -> None
             done.exception()
 
     future.add_done_callback(ended)
-
-
-def _log_result(run: TaskRun, plan: Plan, attempt: int, ran: Ran, begun: float, *, late: bool) -> Any:
-    elapsed = round((run.clock.monotonic() - begun) * 1000, 3)
-    lost = None
-    blobs: dict[str, bytes] = {}
-    try:
-        body = codec.dumps(ran.value, pickle=plan.activity.pickle or run.options.pickle)
-    except NotSerialisable as error:
-        if plan.effect == "none":
-            raise _log_failure(run, plan, attempt, error, begun) from error
-        lost, body = error.message, b"null"
-    result, blob = run.appender.put(body, blobs)
-    run.appender.emit(  # see _log_start
-        "ActivityCompleted",
-        p.ActivityCompleted(plan.activity.name, plan.kind, plan.digest, result, blob, lost, late),
-        task_id=run.task_id,
-        activity_id=plan.id,
-        attempt=attempt,
-        parent=run.cause(plan.id),
-        blobs=blobs or None,
-        execution_time_ms=elapsed,
-        cpu_s=ran.cpu_s,
-    )
-    if run.stopping is not None:
-        run.drained.append(plan.id)
-    run.acknowledge(effect=plan.effect != "none")
-    if lost is not None:
-        raise ResultLost(plan.activity.name, "ResultLost", lost, hint="it had its effect and will not run again")
-    return ran.value
-
-
-def _log_failure(
-    run: TaskRun, plan: Plan, attempt: int, error: BaseException, begun: float, *, still_running: bool = False
-) -> ActivityError:
-    """Log that an activity failed for good; returns the error that the workflow sees."""
-    text = str(error) if not isinstance(error, ActivityError) else error.error
-    trace = "" if isinstance(error, ActivityError | NotSerialisable) else "".join(traceback.format_exception(error))[-8000:]
-    kind = type(error).__name__
-    run.emit(
-        "ActivityFailed",
-        p.ActivityFailed(
-            plan.activity.name, kind, text, plan.kind, plan.digest, trace, isinstance(error, ActivityTimeout), still_running
-        ),
-        activity_id=plan.id,
-        attempt=attempt,
-        execution_time_ms=round((run.clock.monotonic() - begun) * 1000, 3),
-    )
-    run.acknowledge(effect=plan.effect != "none")
-    return error if isinstance(error, ActivityError) else ActivityError(plan.activity.name, kind, text)
-
-
-def _log_abort(run: TaskRun, plan: Plan, attempt: int, kind: str = "Aborted", error: str = "stopped before it ended") -> None:
-    """Log that an activity was cut short.  With an effect its outcome stays unknown and is settled at the next resume."""
-    if run.stopping is not None and run.stopping.why == "lease_lost":
-        return
-    run.aborted.append(plan.id)
-    run.emit(
-        "ActivityFailed",
-        p.ActivityFailed(
-            plan.activity.name,
-            kind,
-            error,
-            plan.kind,
-            plan.digest,
-            aborted=True,
-            still_running=plan.id in run.stragglers,
-        ),
-        activity_id=plan.id,
-        attempt=attempt,
-    )
 
 
 def default_retry(plan_retry: Retry | int | None, activity: Activity) -> Retry:

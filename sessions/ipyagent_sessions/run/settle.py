@@ -15,8 +15,8 @@ from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.lifecycle import ENDED
+from ipyagent_sessions.run.attempt_log import NOT_RUN
 from ipyagent_sessions.run.definitions import EFFECTS, Done
-from ipyagent_sessions.run.execute import NOT_RUN
 from ipyagent_sessions.run.keys import belonging
 from ipyagent_sessions.run.plan import Plan
 from ipyagent_sessions.run.task import TaskRun

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ipyagent_sessions.errors import IpyagentError
 from ipyagent_sessions.events import encode
 from ipyagent_sessions.history import building, cache, sources
-from ipyagent_sessions.log import segments
+from ipyagent_sessions.log import arrow, segments
 from ipyagent_sessions.store import Store
 from ipyagent_sessions.verify.finding import Finding
 
@@ -65,7 +65,7 @@ def _sessions(file: Any, wanted: set[str]) -> Iterator[tuple[str, list[tuple[int
                     yield current, sums
                 current, sums = session_id, []
             if current in wanted:
-                sums += [(event.seq, zlib.crc32(encode(event))) for event in segments.rows(part)]
+                sums += [(event.seq, zlib.crc32(encode(event))) for event in arrow.rows(part)]
     if current in wanted:
         yield current, sums
 
@@ -76,7 +76,7 @@ def _runs(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table]]:
 
     table = pa.Table.from_batches([batch])
     ids: list[Any] = table["session_id"].to_pylist()
-    columns = [field for field in segments.schema() if field.name != "checksum"]
+    columns = [field for field in arrow.schema() if field.name != "checksum"]
     table = table.select([field.name for field in columns]).cast(pa.schema(columns))
     start = 0
     for end in range(1, len(ids) + 1):

@@ -13,7 +13,7 @@ from typing import Final
 
 from ipyagent_sessions.errors import DamageError
 from ipyagent_sessions.events import Event, encode
-from ipyagent_sessions.log import segments
+from ipyagent_sessions.log import segment_reader
 from ipyagent_sessions.log.format import Damage, scan
 from ipyagent_sessions.log.layout import JournalFile, Layout, SegmentFile
 from ipyagent_sessions.verify.finding import COPY, Finding, seqs
@@ -65,8 +65,8 @@ def _segment(layout: Layout, segment: SegmentFile, journals: list[JournalFile], 
     damage: list[Damage | str] = []
     end = min([segment.last, *(j.first - 1 for j in journals if j.epoch > segment.epoch)])
     try:
-        owner = segments.owners(segment.path)
-        events = list(_compared(segments.read(segment.path, damage=damage), end, sums))
+        owner = segment_reader.owners(segment.path)
+        events = list(_compared(segment_reader.read(segment.path, damage=damage), end, sums))
     except FileNotFoundError:  # merged into another one since it was listed
         return
     except DamageError as error:

@@ -1,0 +1,74 @@
+"""What is there when a session is opened: its state, from the newest snapshot and the events after it, and a tail without a
+torn event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from ipyagent_sessions import folding
+from ipyagent_sessions.errors import DamageError
+from ipyagent_sessions.log import checkpoints
+from ipyagent_sessions.log.files import Disk, sync_file
+from ipyagent_sessions.log.format import Damage
+from ipyagent_sessions.log.layout import Layout
+from ipyagent_sessions.log.reader import Reader
+from ipyagent_sessions.state import State
+
+
+class Loaded(Struct):
+    """What `read_state` found: the state, the snapshot it came from, the snapshots refused, and damage by place."""
+
+    state: State
+    checkpoint: int | None = None
+    refused: list[int] = []
+    damage: list[str] = []
+    replayed: int = 0
+
+
+def read_state(layout: Layout, first: int, start: Callable[[], State] | None, until: int | None = None) -> Loaded:
+    """The state after `until` (default: the end), from the newest usable snapshot and the events after it.
+
+    `start` gives the inherited state of a fork; it is asked when no snapshot can be used.  Raises DamageError when events are
+    missing behind the snapshot.
+    """
+    at_most = until if until is not None else 2**62
+    state, refused = checkpoints.newest(layout, at_most)
+    snapshot = state.seq if state is not None else None
+    if state is None:
+        state = start() if start is not None else State()
+    reader = Reader(layout, first)
+    replayed = 0
+    for event in reader.events(after=state.seq, until=until):
+        if event.seq != state.seq + 1:
+            break
+        folding.apply(state, event)
+        replayed += 1
+    if reader.missing:
+        low, high = reader.missing[0]
+        raise DamageError(
+            f"session {layout.root.name}: events {low} to {high} are damaged or missing "
+            f"({'; '.join(map(str, reader.damage))})",
+            hint=f"all is intact up to event {low - 1}: ipyagent fork {layout.root.name} --at {low - 1}, or restore the file",
+        )
+    return Loaded(state, snapshot, refused, [str(d) for d in reader.damage], replayed)
+
+
+def mend_tail(layout: Layout, epoch: int, disk: Disk) -> Damage | None:
+    """Set an unfinished last event aside, cut it, and return what was cut.  Raises OSError; nothing is cut then."""
+    tail = Reader(layout).tail()
+    if tail is None or tail.torn is None:
+        return None
+    layout.damaged.mkdir(exist_ok=True)
+    with open(tail.journal.path, "rb+") as file:
+        whole = file.read()
+        aside = layout.damaged / f"{tail.journal.path.name}.{tail.good_bytes}.{epoch}"
+        disk.write_whole(aside, whole[tail.good_bytes :], what="tail")
+        file.truncate(tail.good_bytes)
+        if tail.good_bytes and whole[tail.good_bytes - 1 : tail.good_bytes] != b"\n":
+            file.seek(tail.good_bytes)
+            file.write(b"\n")
+            file.flush()
+        sync_file(file.fileno())
+    return tail.torn
