@@ -119,9 +119,14 @@ class Session:
             )
         return found
 
+    @property
+    def in_replay(self) -> bool:
+        """Whether it was made elsewhere, so that nothing is added to it; a fork of it is not in replay."""
+        return self.header.store != self.place.id
+
     def refuse_foreign(self) -> None:
         """Raises UsageError for a session that was not made in this store; a fork of it may be written to."""
-        if self.header.store != self.place.id:
+        if self.in_replay:
             raise UsageError(
                 f"session {self.id} was not made in this store: it is in replay, and nothing is added to it",
                 hint=f"to go on from it, fork it: fork {self.id}, then resume the fork",

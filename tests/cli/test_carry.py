@@ -75,7 +75,7 @@ def test_a_transcript_of_another_agent_is_imported_and_queried(terminal: Termina
     (folder / "rollout.jsonl").write_bytes(transcript.read_bytes() + b"{torn\n")
     said = terminal("import", "rollout.jsonl")
     assert (said.status, said.err) == (0, "")
-    assert "from codex: 16 events, 1 task;" in said.out
+    assert "from codex: 22 events, 1 task;" in said.out
     assert "line 15: no JSON" in said.out
     assert "is here already" in terminal("import", "rollout.jsonl").out
     shown = terminal("replay", json.loads(terminal("import", "rollout.jsonl", "--json").out)["session_id"])
@@ -83,3 +83,26 @@ def test_a_transcript_of_another_agent_is_imported_and_queried(terminal: Termina
     assert "apply_patch" in terminal("sql", "select tool from tool_calls").out
     refused = terminal("import", "flows.jsonl")
     assert (refused.status, refused.err.count("\n")) == (2, 1)
+
+
+def test_a_conversation_that_another_program_began_goes_on_in_a_fork(terminal: Terminal, folder: Path) -> None:
+    transcript = Path(__file__).parents[1] / "exchange" / "claude-code.jsonl"
+    (folder / "play.yaml").write_text("- say: seven lines\n")
+    told = json.loads(terminal("import", str(transcript), "--json").out)["session_id"]
+    again = terminal("rerun", told, "--yes")
+    assert again.status == 2
+    assert again.err.endswith(f"nothing here can run them; go on with a fork of it: ipyagent fork {told}\n")
+    ended = terminal("fork", told, "--title", "after the last turn")
+    assert "or start a new one with ipyagent ask --session" in ended.out
+    forked = terminal("fork", told, "--at", "13", "--title", "in the middle")
+    fork = forked.out.split(" into ")[1].split(";")[0]
+    ways = f"ipyagent cancel {fork}, then ipyagent ask --session {fork} ..."
+    assert forked.out.endswith(f"its turn was claude-code's: go on with {ways}\n")
+    own = ("--session", fork, "--model", "scripted:play.yaml")
+    for words, status in ((("resume", fork), 2), (("rerun", fork, "--yes"), 2), (("ask", "and?", *own), 1)):
+        refused = terminal(*words)
+        assert (refused.status, refused.err.count("\n")) == (status, 1)
+        assert ways in refused.err
+    assert terminal("cancel", fork).status == 0
+    assert "claude-x" not in terminal("ask", "and?", "--session", fork).err, "no name of a model of ours"
+    assert terminal("ask", "and?", *own).out == "'seven lines'\n"

@@ -24,6 +24,7 @@ from ipyagent_sessions.log.lease import Holder
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
 from ipyagent_sessions.verify import whole
+from ipyagent_sessions.views.card import card, cost, steps
 
 HERE = Path(__file__).parent
 CLAUDE, CODEX, PI = HERE / "claude-code.jsonl", HERE / "codex.jsonl", HERE / "pi.jsonl"
@@ -104,6 +105,27 @@ def test_what_an_answer_used_is_counted_once_although_it_stands_in_several_lines
     assert (session.state().input_tokens, session.state().output_tokens) == (5 + 100 + 9 + 11, 30 + 4 + 6)
     (cost,) = store.sql("select max(cost_usd) as cost from usage").rows()
     assert cost["cost"] is None, "unknown is not 0"
+
+
+def test_an_answer_is_a_model_request_from_what_came_before_it_to_the_answer(store: Store, tmp_path: Path) -> None:
+    _, session = brought(store, CLAUDE)
+    columns = "activity_id, state, strftime(started, '%M:%S') as started, execution_time_ms::INTEGER as ms, output_tokens"
+    requests = f"from activities where kind = 'model' and session_id = '{session.id}' order by 1"
+    found = store.sql(f"select {columns} {requests}").rows()
+    assert [tuple(row.values()) for row in found] == [
+        ("main/model:1", "completed", "00:01", 1000, 30),
+        ("main/model:2", "completed", "00:04", 1400, 4),
+        ("main/model:3", "completed", "05:00", 1000, 6),
+    ]
+    shown = card(session.id, session.state(), None, "completed", 0.0)
+    assert (steps(shown), cost(shown)) == ("1 model request, 0 tool calls", "cost unknown")
+    assert (shown.durability, shown.risk) == ("imported", "a transcript tells of it, nothing of it ran here")
+    ends = store.sql(f"select strftime(ended, '%M:%S') as ended from tasks where session_id = '{session.id}' order by queued")
+    assert [row["ended"] for row in ends.rows()] == ["00:06", "05:01"], "not when the next prompt came, minutes later"
+    said = {"id": "m", "model": "<synthetic>", "content": [{"type": "text", "text": "Not logged in"}]}
+    refused = {"type": "assistant", "sessionId": "s", "timestamp": "2026-01-01T00:00:01Z", "message": said}
+    _, synthetic = brought(store, written(tmp_path, person("hello"), refused))
+    assert synthetic.state().requests == 0, "no model was asked"
 
 
 def test_a_session_of_codex_is_told_with_what_each_answer_used(store: Store) -> None:
@@ -189,10 +211,10 @@ def test_hostile_values_are_data_and_nothing_else(store: Store, tmp_path: Path) 
         person([{"type": "tool_result", "tool_use_id": "a", "content": "y" * 100_000}]),
     )
     _, session = brought(store, path)
-    begun = [e for e in session.events() if e.event_type == "ActivityStarted"]
+    begun = [e for e in session.events() if e.event_type == "ActivityStarted" and payload_of(e)["kind"] == "tool"]
     assert codec.loads(bytes(memoryview(json.dumps(payload_of(begun[0])["args"]).encode())))[1] == pickled, "not unpickled"
     assert session.state().input_tokens == 0
-    (ended,) = [e for e in session.events() if e.event_type == "ActivityCompleted"]
+    (ended,) = [e for e in session.events() if e.event_type == "ActivityCompleted" and payload_of(e)["kind"] == "tool"]
     assert session.payload(ended)["result"]["return"] == "y" * 100_000, "a large result is a blob"
     assert store.sql("select count(*) as n from tool_calls").rows() == [{"n": 2}]
 

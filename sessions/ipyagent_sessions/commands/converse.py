@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ipyagent_sessions.agent import budget, surroundings
+from ipyagent_sessions.commands import targets
 from ipyagent_sessions.commands.check import policy_of, settings_files
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.commands.follow import Screen
@@ -101,11 +102,12 @@ def _recorded(door: Door, model: str) -> str:
 
 
 def _model_before(door: Door, wanted: str | None) -> str:
-    """The model of the newest turn of the conversation to go on in, empty when there is none."""
+    """The model of the newest turn of the conversation to go on in, empty when there is none or another program asked it."""
     if wanted == "new" or not door.store.exists():
         return ""
     found = _newest_here(door) if wanted is None else known(door, wanted)
-    return "" if found is None else found.state().system_state.model
+    system = found.state().system_state if found is not None else None
+    return "" if system is None or targets.is_foreign(system) else system.model
 
 
 def _newest_here(door: Door) -> Session | None:
@@ -132,7 +134,12 @@ def _conversation(door: Door, screen: Screen, wanted: str | None, *, waits: bool
     while (status := found.summary().state) and status not in {state.value for state in ENDED}:
         effective = found.effective_state()
         task = found.summary().task_id
-        own = f"{door.prefix} ask --session new ..." if door.prefix == "ipyagent" else "%%agent --session new"
+        own = targets.asking(door, "new")
+        if targets.is_foreign(found.state().system_state):
+            raise ControlRefused(
+                f"the conversation {found.id} has a turn that another program began: {task}",
+                hint=f"go on with {targets.going_on(door, found)}, or start another conversation with {own}",
+            )
         if effective != "running" or not waits:
             raise ControlRefused(
                 f"the conversation {found.id} has a turn that is {effective}: {task}",

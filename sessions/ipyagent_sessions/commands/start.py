@@ -169,8 +169,11 @@ def before_end(session: Session) -> int | None:
 def _how_to_go_on(door: Door, child: Session) -> str:
     state = child.state()
     if state.system_state.status in ENDED:
-        started = f"{door.prefix} run TARGET --session {child.id}"
+        agent = state.system_state.kind == "agent"
+        started = targets.asking(door, child.id) if agent else f"{door.prefix} run TARGET --session {child.id}"
         return f"its task has ended there: fork earlier with --at, or start a new one with {started}"
+    if targets.is_foreign(state.system_state):
+        return f"its turn was {state.system_state.target}'s: go on with {targets.going_on(door, child)}"
     failed = [key.partition("/")[2] for key, done in state.business_state.results.items() if not done.ok]
     redo = "".join(f" --redo {plain(name, 80)}" for name in failed[:3])
     return f"continue it with: {door.prefix} resume {child.id}{redo}" + (

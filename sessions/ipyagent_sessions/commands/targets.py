@@ -17,8 +17,10 @@ from ipyagent_sessions.agent.own import AgentWorkflow, is_agent
 from ipyagent_sessions.commands.door import VARIABLE, Door
 from ipyagent_sessions.commands.parser import RUN_OPTIONS
 from ipyagent_sessions.errors import UsageError
+from ipyagent_sessions.lifecycle import ENDED
 from ipyagent_sessions.run.definitions import Workflow
 from ipyagent_sessions.session import Session
+from ipyagent_sessions.state import SystemState
 
 SETUP_TAG: Final = "agent-setup"
 
@@ -56,6 +58,11 @@ def recorded(door: Door, session: Session, *, setup_cells: bool = False) -> Work
     not defined here.
     """
     system = session.state().system_state
+    if is_foreign(system):
+        raise UsageError(
+            f"the turns of session {session.id} were {system.target}'s: nothing here can run them",
+            hint=f"go on with {going_on(door, session)}",
+        )
     module, _, name = system.target.partition(":")
     if module != "__main__":
         return find(door, system.target)
@@ -80,6 +87,24 @@ def recorded(door: Door, session: Session, *, setup_cells: bool = False) -> Work
             tagged = f", or tag the cells there that define it {SETUP_TAG!r} and add --setup-cells"
             hint += f": of those tagged {SETUP_TAG!r} none does" if setup_cells else tagged
     raise UsageError(f"{name!r}, the workflow of session {session.id}, is not defined here", hint=hint)
+
+
+def is_foreign(system: SystemState) -> bool:
+    """Whether the task was another program's, of which a transcript tells."""
+    return system.durability == "imported"
+
+
+def going_on(door: Door, session: Session) -> str:
+    """The commands by which a conversation goes on whose turns were another program's."""
+    if session.in_replay:
+        return f"a fork of it: {door.prefix} fork {session.id}"
+    ended = session.state().system_state.status in ENDED
+    return asking(door, session.id) if ended else f"{door.prefix} cancel {session.id}, then {asking(door, session.id)}"
+
+
+def asking(door: Door, session: str) -> str:
+    """The command that puts another prompt to the conversation of a session."""
+    return f"{door.prefix} ask --session {session} ..." if door.prefix == "ipyagent" else f"%%agent --session {session}"
 
 
 def _imported(target: str) -> Any:

@@ -104,7 +104,8 @@ class _Conversation:
             return
         name, model = text(message.get("id")), text(message.get("model"))
         if self._open is None or not name or name != self._open_id:
-            self._open, self._open_id = Answer(line, at, "" if model == _SYNTHETIC else model), name
+            asked = model != _SYNTHETIC
+            self._open, self._open_id = Answer(line, at, model if asked else "", asked=asked), name
             self.spoken.items.append(self._open)
         answer = self._open
         for part in parts(message["content"]):

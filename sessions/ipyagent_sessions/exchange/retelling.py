@@ -1,4 +1,6 @@
-"""What a transcript says, as events: a prompt begins a task, an answer is a message with what it used, a call an activity."""
+"""What a transcript says, as events: a prompt begins a task, an answer and a call are activities of it.
+
+A model request begins, as far as a transcript tells, with what came before its answer."""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ class Retelling:
         self._open: dict[str, tuple[Call, str, Event]] = {}
         self._returns: list[tuple[Call, Any]] = []
         self._model = next((ev.clean(item.model)[0] for item in spoken.items if isinstance(item, Answer) and item.model), "")
-        self._at = next((item.at for item in spoken.items if not isinstance(item, Problem)), recorded_at)
+        self._at = self._before = next((item.at for item in spoken.items if not isinstance(item, Problem)), recorded_at)
         prompts = [item.text for item in spoken.items if isinstance(item, Prompt) and not item.system]
         self._emit("SessionCreated", p.SessionCreated(_title(spoken.title or next(iter(prompts), "")) or name))
         for item in spoken.items:
@@ -48,7 +50,7 @@ class Retelling:
 
     def _take(self, item: Prompt | Answer | Outcome | Problem) -> None:
         if not isinstance(item, Problem):
-            self._at = item.at
+            self._before, self._at = self._at, item.at
         if isinstance(item, Prompt):
             self._prompt(item)
         elif isinstance(item, Answer):
@@ -58,13 +60,13 @@ class Retelling:
         else:
             self._alarm(item)
 
-    def _emit(self, event_type: str, body: p.Payload, **more: Any) -> Event:
-        stamp = None if self._recorded_at == self._at else self._recorded_at
+    def _emit(self, event_type: str, body: p.Payload, *, at: str = "", **more: Any) -> Event:
+        at = at or self._at
         event = Event(
             len(self.events) + 1,
             event_type,
-            self._at,
-            stamp,
+            at,
+            None if self._recorded_at == at else self._recorded_at,
             task_id=f"{self._session_id}.{self._tasks}" if self._tasks else None,
             payload=ev.as_raw(body),
             agent_version=VERSION,
@@ -91,24 +93,27 @@ class Retelling:
 
     def _begin_task(self, prompt: Prompt | Answer) -> None:
         if self._tasks:
-            self._end_task()
+            self._end_task(min(self._before, self._at))
         self._tasks += 1
         self._answered = False
-        self._emit("TaskQueued", p.TaskQueued(self.kind, "agent", _title(prompt.text), model=self._model))
+        title = _title(prompt.text)
+        self._emit("TaskQueued", p.TaskQueued(self.kind, "agent", title, model=self._model, durability="imported"))
         self._emit("TaskStarted", p.TaskStarted())
 
-    def _end_task(self) -> None:
-        self._flush()
+    def _end_task(self, at: str = "") -> None:
+        """End the task, now or at `at`."""
+        self._flush(at)
         for call, activity_id, _ in self._open.values():
             body = p.ActivityFailed(call.name, "NoResult", "the transcript holds no result of it", "tool", aborted=True)
-            self._emit("ActivityFailed", body, activity_id=activity_id, attempt=1)
+            self._emit("ActivityFailed", body, at=at, activity_id=activity_id, attempt=1)
         self._open = {}
-        self._emit("TaskCompleted", p.TaskCompleted())
+        self._emit("TaskCompleted", p.TaskCompleted(), at=at)
 
     def _answer(self, answer: Answer) -> None:
         from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart, ToolCallPart
 
-        self._flush()
+        begun = min(self._before, self._at)
+        self._flush(begun)
         if not self._tasks:
             self._begin_task(answer)
         self._answers += 1
@@ -124,7 +129,14 @@ class Retelling:
             "cost_usd": answer.cost_usd,
         }
         response = ModelResponse(parts, model_name=model or None, timestamp=datetime.fromisoformat(self._at))
-        self._message("assistant", text, response, model=model or "unknown", tools=[call.name for call in calls], used=used)
+        request = f"main/model:{self._answers}" if answer.asked else None
+        if request is not None:
+            body = p.ActivityStarted("model", "model", str(self._answers), effect="idempotent")
+            self._emit("ActivityStarted", body, at=begun, activity_id=request, attempt=1)
+        tools = [call.name for call in calls]
+        self._message("assistant", text, response, model=model or "unknown", tools=tools, activity_id=request, **used)
+        if request is not None:
+            self._emit("ActivityCompleted", p.ActivityCompleted("model", "model"), **self._took(request, begun))
         for i, call in enumerate(calls, 1):
             activity_id = f"main/{call.name.replace('/', '_')}:{self._answers}.{i}"
             body = p.ActivityStarted(call.name, "tool", f"{self._answers}.{i}", effect="irreversible")
@@ -145,8 +157,7 @@ class Retelling:
             return
         call, activity_id, begun = found
         result = ev.cleaned(outcome.result)
-        took = (ev.seconds_of(self._at) - ev.seconds_of(begun.timestamp)) * 1000
-        more = {"activity_id": activity_id, "attempt": 1, "execution_time_ms": took if took >= 0 else None}
+        more = self._took(activity_id, begun.timestamp)
         if outcome.failed:
             shown = result if isinstance(result, str) else msgspec.json.encode(result).decode()
             self._emit("ActivityFailed", p.ActivityFailed(call.name, "ToolError", shown[:_LONGEST_TEXT], "tool"), **more)
@@ -156,27 +167,32 @@ class Retelling:
             self._emit("ActivityCompleted", body, **more)
         self._returns.append((call, result))
 
-    def _flush(self) -> None:
-        """The results that came since the last answer, as the one message that a model is sent."""
+    def _took(self, activity_id: str, begun: str) -> dict[str, Any]:
+        """The columns of the event that ends an activity now."""
+        took = (ev.seconds_of(self._at) - ev.seconds_of(begun)) * 1000
+        return {"activity_id": activity_id, "attempt": 1, "execution_time_ms": took if took >= 0 else None}
+
+    def _flush(self, at: str = "") -> None:
+        """The results that came since the last answer, as the one message that a model is sent, now or at `at`."""
         from pydantic_ai.messages import ModelRequest, ToolReturnPart
 
         if not self._returns:
             return
-        at = datetime.fromisoformat(self._at)
-        parts = [ToolReturnPart(call.name, result, call.id, timestamp=at) for call, result in self._returns]
+        sent = datetime.fromisoformat(at or self._at)
+        parts = [ToolReturnPart(call.name, result, call.id, timestamp=sent) for call, result in self._returns]
         text = "\n".join(f"{part.tool_name}: {part.model_response_str()}" for part in parts)
         self._returns = []
-        self._message("tool", text, ModelRequest(parts))
+        self._message("tool", text, ModelRequest(parts), at=at)
 
     def _message(
-        self, role: str, text: str, message: Any, *, model: str = "", tools: Sequence[str] = (), used: Any = None
+        self, role: str, text: str, message: Any, *, model: str = "", tools: Sequence[str] = (), **columns: Any
     ) -> None:
         from pydantic_ai.messages import ModelMessagesTypeAdapter
 
         body = p.MessageAdded(role, text[:_LONGEST_TEXT], self._messages, model=model, tools=list(tools))
         body.message, body.message_blob = self._put(ModelMessagesTypeAdapter.dump_json([message])[1:-1])
         self._messages += 1
-        self._emit("MessageAdded", body, **(used or {}))
+        self._emit("MessageAdded", body, **columns)
 
     def _put(self, body: bytes) -> tuple[Raw, str | None]:
         if len(body) <= THRESHOLD:

@@ -35,7 +35,8 @@ class Prompt(Struct):
 
 
 class Answer(Struct):
-    """One response of a model.  Tokens and cost (US dollars) are None when the transcript does not say."""
+    """One response of a model; `asked` is false when the program speaks in its place.  Tokens and cost (US dollars) are None
+    when the transcript does not say."""
 
     line: int
     at: str
@@ -46,6 +47,7 @@ class Answer(Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost_usd: float | None = None
+    asked: bool = True
 
 
 class Outcome(Struct):

@@ -18,6 +18,7 @@ from ipyagent_sessions.state import State
 from ipyagent_sessions.views import formats
 
 LEAST_FOR_ESTIMATE: Final = 3
+_RISK: Final = {**RISK, "imported": "a transcript tells of it, nothing of it ran here"}
 LATEST: Final = 3
 """How many alarms a card shows; of earlier ones it says where they are."""
 
@@ -269,7 +270,7 @@ def _risk(durability: str, live: Live | None) -> str:
     """What the mode risks; while the disk refuses, from which event on nothing is on it."""
     if live is not None and live.degraded:
         return f"NOT on disk since event {live.durable_seq + 1}: the disk refuses"
-    return RISK.get(durability, "")
+    return _RISK.get(durability, "")
 
 
 def resources(shown: Card) -> list[str]:
