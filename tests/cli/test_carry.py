@@ -35,6 +35,13 @@ def test_a_session_travels_to_another_store_and_is_in_replay_there(terminal: Ter
     assert terminal("--store", "other", "replay", waits).status == 0
 
 
+@pytest.mark.parametrize("line", ["ID --jsonl a.jsonl", "--jsonl ID a.jsonl", "ID a.jsonl --jsonl"])
+def test_options_may_stand_anywhere(terminal: Terminal, folder: Path, waits: str, line: str) -> None:
+    said = terminal("export", *line.replace("ID", waits).split())
+    assert (said.status, said.err) == (0, "")
+    assert (folder / "a.jsonl").read_text("utf-8").startswith('{"')
+
+
 def test_the_same_call_does_not_go_on_with_an_import(terminal: Terminal, folder: Path, waits: str) -> None:
     terminal("export", waits, "a.zip")
     terminal("--store", "other", "import", "a.zip")

@@ -254,7 +254,10 @@ def parse(prefix: str, words: list[str]) -> argparse.Namespace:
     if words[0] == "sql":
         return root.parse_args(words)
     ours, theirs = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
-    parsed, rest = root.parse_known_args(ours)
+    if ours and ours[0] in commands and ours[0] != "run":  # options may stand between an ID and a FILE
+        parsed, rest = commands[ours[0]].parse_known_intermixed_args(ours[1:], argparse.Namespace(command=ours[0]))
+    else:
+        parsed, rest = root.parse_known_args(ours)
     if parsed.command == "run":
         parsed.arguments = [*rest, *theirs]
     elif parsed.command == "ask" and not rest:
