@@ -65,13 +65,15 @@ def test_every_form_is_written_once_and_nothing_is_overwritten(terminal: Termina
     nbformat.read(folder / f"{waits}.ipynb", as_version=4)
 
 
-def test_the_notebook_runs_and_gives_what_was_recorded(
-    terminal: Terminal, folder: Path, waits: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    terminal("export", waits, "story.ipynb", "--notebook")
+@pytest.mark.parametrize("where", ["store", "other"], ids=["the default store", "another one"])
+def test_the_notebook_runs_and_gives_what_was_recorded(terminal: Terminal, folder: Path, where: str) -> None:
+    named = () if where == "store" else ("--store", where)
+    terminal(*named, "run", "flows:audit")
+    assert terminal(*named, "export", Store(folder / where).session_ids()[0], "story.ipynb", "--notebook").status == 0
     made = nbformat.read(folder / "story.ipynb", as_version=4)
     recorded = [c.outputs[0].data for c in made.cells if c.cell_type == "code" and c.outputs]
-    ran = NotebookClient(made, timeout=60, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute()
+    (elsewhere := folder / "elsewhere").mkdir()
+    ran = NotebookClient(made, timeout=60, kernel_name="python3", resources={"metadata": {"path": str(elsewhere)}}).execute()
     again = [c.outputs[0].data for c in ran.cells if c.cell_type == "code" and c.outputs]
     assert again == recorded
     assert len(recorded) == 4

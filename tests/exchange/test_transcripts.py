@@ -17,7 +17,7 @@ from ipyagent_sessions import codec
 from ipyagent_sessions.agent.conversation import messages_of, thread
 from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.events import payload_of
-from ipyagent_sessions.exchange import transcripts
+from ipyagent_sessions.exchange import notebook, transcripts
 from ipyagent_sessions.exchange.transcripts import Taken
 from ipyagent_sessions.lifecycle import TaskState
 from ipyagent_sessions.log.lease import Holder
@@ -126,6 +126,15 @@ def test_an_answer_is_a_model_request_from_what_came_before_it_to_the_answer(sto
     refused = {"type": "assistant", "sessionId": "s", "timestamp": "2026-01-01T00:00:01Z", "message": said}
     _, synthetic = brought(store, written(tmp_path, person("hello"), refused))
     assert synthetic.state().requests == 0, "no model was asked"
+
+
+def test_the_notebook_of_a_transcript_tells_each_call_with_its_arguments(store: Store) -> None:
+    _, session = brought(store, CLAUDE)
+    text = "\n".join(cell.source for cell in notebook.notebook(session).cells)
+    assert '| ` main/Bash:1.1 ` | completed | 2.5 s | ` Bash {"command": "wc -w notes.txt"} ` |' in text
+    assert '` Read {"file_path": "gone.txt"}: ToolError: there is no file gone.txt `' in text
+    assert "**` assistant `** calls ` Bash `\n|" in text, "no empty block for an answer without a text"
+    assert "null" not in text
 
 
 def test_a_session_of_codex_is_told_with_what_each_answer_used(store: Store) -> None:

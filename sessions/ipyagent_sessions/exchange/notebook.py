@@ -7,12 +7,14 @@ cell only when it was written in a cell and the session was made in this store; 
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, Final
 
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.exchange import values
 from ipyagent_sessions.exchange.lines import payload, told
+from ipyagent_sessions.place import Place
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.state import State
 from ipyagent_sessions.textsafe import plain, plain_lines
@@ -79,17 +81,17 @@ class _Writer:
             "Written from the log by `export --notebook`. The code cells show what the log holds, where its store is at hand.",
         ]
         self._markdown("\n\n".join(lines))
+        root = self.session.place.root.absolute()
+        store = "Store()" if root == Place().root.absolute() else f"Store({str(root)!r})"
         self._code("from ipyagent_sessions import Store\nfrom ipyagent_sessions.exchange.values import picture, value\n\n"
-                   f"session = Store().session({self.session.id!r})", None)  # fmt: skip
+                   f"session = {store}.session({self.session.id!r})", None)  # fmt: skip
 
     def _take(self, event: Event) -> None:
         kind = event.event_type
         if kind == "TaskQueued":
             self._task(payload(self.session, event))
         elif kind == "MessageAdded":
-            self._flush()
-            body = payload(self.session, event)
-            self._markdown(f"**{code(str(body.get('role', 'message')), 40)}**\n\n{fence(str(body.get('text', '')))}")
+            self._message(payload(self.session, event))
         elif kind == "PictureMade":
             self._flush()
             self._code(f"picture(session, {event.seq})", values.picture(self.session, event.seq))
@@ -103,16 +105,23 @@ class _Writer:
             self._markdown(f"{formats.clock(event.timestamp)} **{kind}**{who}: {code(line_of(event), 300)}")
         elif kind == "TaskCompleted":
             self._flush()
-            self._markdown(
-                f"{formats.clock(event.timestamp)} **completed**\n\n{_output(values.of_event(self.session, event))}"
-            )
+            given = payload(self.session, event).get("result") is not None
+            shown = f"\n\n{_output(values.of_event(self.session, event))}" if given else ""
+            self._markdown(f"{formats.clock(event.timestamp)} **completed**{shown}")
+
+    def _message(self, body: dict[str, Any]) -> None:
+        self._flush()
+        text, tools = str(body.get("text", "")), body.get("tools")
+        calls = f" calls {code(', '.join(map(str, tools)))}" if isinstance(tools, list) and tools else ""
+        said = f"\n\n{fence(text)}" if text or not calls else ""
+        self._markdown(f"**{code(str(body.get('role', 'message')), 40)}**{calls}{said}")
 
     def _task(self, body: dict[str, Any]) -> None:
         self._flush()
         target = str(body.get("target", ""))
-        self._markdown(
-            f"## Task {code(body.get('title') or target)}\n\n{code(target)} with:\n\n{fence(_pretty(body.get('args')))}"
-        )
+        args = body.get("args")
+        given = f" with:\n\n{fence(_pretty(args))}" if args is not None else ""
+        self._markdown(f"## Task {code(body.get('title') or target)}\n\n{code(target)}{given}")
         source = body.get("source")
         if not isinstance(source, str) or not source:
             return
@@ -135,11 +144,22 @@ class _Writer:
             return
         took = formats.duration(event.execution_time_ms / 1000) if event.execution_time_ms is not None else ""
         state = "completed" if event.event_type == "ActivityCompleted" else "failed"
-        cells = [code(event.activity_id or "", 100), state, took, code(line_of(event), 160)]
+        cells = [code(event.activity_id or "", 100), state, took, code(self._did(event, body), 300)]
         self._rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         if state == "completed" and body.get("result") is not None and self._results < RESULTS:
             self._results += 1
             self._shown.append(event)
+
+    def _did(self, event: Event, body: dict[str, Any]) -> str:
+        """What an activity was: of a tool its arguments, and its error if it failed."""
+        began = self._began.get(event.activity_id or "")
+        if body.get("kind") != "tool" or began is None:
+            return line_of(event)
+        args = values.untagged(payload(self.session, began).get("args"))
+        named = args[1] if isinstance(args, list) and len(args) == 2 else args
+        called = f"{body.get('name', '')} {json.dumps(named, ensure_ascii=False)}"
+        failed = event.event_type == "ActivityFailed"
+        return f"{called}: {body.get('error_type', '')}: {body.get('error', '')}" if failed else called
 
     def _flush(self) -> None:
         """The activities since the last time: a table, then the results."""
