@@ -76,6 +76,18 @@ def only(report: Report) -> Finding:
     return found[0]
 
 
+def test_a_line_that_stands_twice_is_noted_and_counts_once(rich: Rich) -> None:
+    session, _ = rich
+    journal = session.layout.journals()[-1].path
+    before = [event.seq for event in session.events()]
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join([*lines, *lines[-2:]]))
+    (found,) = whole.session(session).findings
+    assert (found.file, found.place, found.level) == (journal.name, f"events {before[-2]} to {before[-1]}", "note")
+    assert (found.what, found.means) == ("they stand here again", "each counts once")
+    assert [event.seq for event in session.events()] == before
+
+
 def test_a_sound_store_has_no_findings_and_everything_was_looked_at(store: Store, rich: Rich) -> None:
     report = whole.store(store)
     assert report.findings == []

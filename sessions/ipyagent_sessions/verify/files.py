@@ -98,7 +98,7 @@ def _journal(
         return
     cut = min((j.first for j in journals if j.epoch > journal.epoch), default=None)
     newest = journal == journals[-1]
-    before, pending, fenced = journal.first - 1, list[Damage](), 0
+    before, pending, fenced, again = journal.first - 1, list[Damage](), 0, list[int]()
     for item in scan(data, name):
         if isinstance(item, Damage):
             pending.append(item)
@@ -113,6 +113,8 @@ def _journal(
             yield _damage(session, name, f"event {event.seq}", f"it follows event {before}", "the events between are missing")
         if sums.get(event.seq) != zlib.crc32(encode(event)):
             yield _disagrees(session, name, f"line {_line(data, item[0] - 1)}, event {event.seq}")
+        if event.seq <= before:
+            again.append(event.seq)
         before = max(before, event.seq)
     for damage in pending:
         if newest and damage.kind in ("torn", "nul"):
@@ -120,6 +122,9 @@ def _journal(
                 yield _tail(session, data, damage, before)
         else:
             yield _stretch(session, data, damage, before, cut if cut is not None else before + 2, sums)
+    if again:
+        what = "they stand here again" if len(again) > 1 else "it stands here again"
+        yield Finding(session, name, seqs(min(again), max(again)), what, "each counts once", "nothing", "note")
     if fenced:
         what = f"{fenced} events written after epoch {journal.epoch} had ended"
         yield Finding(session, name, f"from event {cut}", what, "a fenced holder's; they do not count", "nothing", "note")
