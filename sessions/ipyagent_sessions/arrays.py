@@ -16,7 +16,8 @@ LIBRARIES: Final = ("numpy", "pandas", "polars", "pyarrow")
 
 
 def pack(value: Any, library: str, path: str) -> dict[str, Any] | None:
-    """The tagged form of a value of one of `LIBRARIES`, None for a kind that has none.  A Series is without its name.
+    """The tagged form of a value of one of `LIBRARIES`, None for a kind that has none.  A Series has its name as it is
+    under "name".
 
     Raises NotSerialisable, naming `path`, for Python objects inside of an array and for a column that Arrow does not know.
     """
@@ -61,7 +62,8 @@ def _frame(value: Any, library: str, path: str) -> dict[str, Any] | None:
     out = io.BytesIO()
     with pa.ipc.new_stream(out, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(table)
-    return {"$": f"{library}.{name}", "v": base64.b64encode(out.getvalue()).decode()}
+    packed = {"$": f"{library}.{name}", "v": base64.b64encode(out.getvalue()).decode()}
+    return packed if name != "Series" else {**packed, "name": value.name}
 
 
 def scalar(dtype: str, text: str) -> Any:

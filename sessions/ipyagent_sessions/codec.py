@@ -216,7 +216,9 @@ def _pack_foreign(value: Any, path: str, pickle: bool) -> dict[str, Any] | None:
             }
     if root in arrays.LIBRARIES:
         packed = arrays.pack(value, root, path)
-        return {**packed, "name": _pack(value.name, f"{path}.name", False)} if packed and "Series" in packed["$"] else packed
+        if packed is not None and "name" in packed:
+            packed["name"] = _pack(packed["name"], f"{path}.name", False)
+        return packed
     return None
 
 

@@ -6,11 +6,14 @@ field beside it that ends in `_blob` names its sha256.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Raw, Struct
 
 from ipyagent_sessions.events import NULL
+
+NOT_RUN: Final = "NotRun"
+"""The error type of an attempt that was logged and whose function was not called."""
 
 
 class Payload(Struct, omit_defaults=True, gc=False):

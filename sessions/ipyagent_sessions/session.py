@@ -27,6 +27,7 @@ from ipyagent_sessions.log.blobs import Blobs
 from ipyagent_sessions.log.layout import FORMAT, Layout
 from ipyagent_sessions.log.lease import Holder
 from ipyagent_sessions.log.loading import Loaded, read_state
+from ipyagent_sessions.log.opened import follow
 from ipyagent_sessions.log.reader import Reader
 from ipyagent_sessions.place import HEADER, VERSION, Header, Parent, Place
 from ipyagent_sessions.state import FORM, State
@@ -338,7 +339,7 @@ class Session:
         if sealed >= self.first:
             opened = self.open_activities(sealed)
         for event in Reader(self.layout, self.first).events(after=sealed, until=seq):
-            segment_reader.follow(opened, event.event_type, event.activity_id)
+            follow(opened, event.event_type, event.activity_id)
         return opened
 
 

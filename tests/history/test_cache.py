@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from ipyagent_sessions.history import building, cache, sources, tables
@@ -292,9 +293,9 @@ from ipyagent_sessions.history import building
 from ipyagent_sessions.store import Store
 building.STEP_BYTES, building.WORTHWHILE = 1, 3
 step = building.step
-def late(store):
+def late(store, refused):
     threading.main_thread().join()
-    return step(store)
+    return step(store, refused)
 building.step = late
 print(len(Store(sys.argv[1]).sql("FROM events")))
 """
@@ -343,3 +344,18 @@ def test_the_number_of_a_file_that_was_dropped_is_given_to_no_other(many: Store,
     building.drop(many, {2})
     building.step(many)
     assert sorted(cache.read(many).files) == [1, 3]
+
+
+def test_a_session_whose_segment_is_not_what_its_name_says_stays_outside_and_is_tried_once(store: Store, me: Holder) -> None:
+    sound, sick = fill(store, me, 2), fill(store, me, 4)
+    (segment,) = sick.layout.segments()
+    table = pq.read_table(segment.path)
+    pq.write_table(table.slice(0, table.num_rows - 1), segment.path)
+    settle(store)
+    refused: dict[str, int] = {}
+    assert building.step(store, refused) == 2
+    assert building.step(store, refused) == 0, "else it would be copied again for ever"
+    assert list(refused) == [sick.id]
+    assert list(cache.read(store).sessions) == [sound.id]
+    settle(store)
+    assert query(store, COUNT).rows()[0]["n"] == sound.last_seq() + sick.last_seq() - 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from html.parser import HTMLParser
 from typing import Any
 
@@ -90,3 +90,14 @@ def test_numbers_are_right_aligned_in_html(store: Store) -> None:
     )
     shown: Any = query(store, "SELECT 1 AS n")
     assert shown._repr_html_() == shown.html()
+
+
+def test_a_cost_per_token_is_not_zero_and_a_time_beyond_pythons_is_text(store: Store) -> None:
+    assert "3e-07" in str(query(store, "SELECT 3e-7::DOUBLE AS usd"))
+    assert "0.0125" in str(query(store, "SELECT 0.0125::DOUBLE AS usd"))
+    beyond = """SELECT 'infinity'::TIMESTAMPTZ AS a, '-infinity'::DATE AS b, DATE '20000-01-02' AS c, NULL::DATE AS d,
+        unnest([DATE '2026-01-02', DATE 'infinity']) AS e"""
+    first, second = query(store, beyond).rows()
+    assert list(first.values()) == ["infinity", "-infinity", "20000-01-02", None, date(2026, 1, 2)]
+    assert second["e"] == "infinity"
+    assert "infinity" in query(store, beyond).html()

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 import pytest
+from tests.history.conftest import Script
 
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.events import as_raw, seconds_of
@@ -369,3 +370,48 @@ def test_a_file_leads_back_to_the_prompt_that_caused_it(ask: Ask, appender: Appe
     forked.close()
     found = ask("SELECT session_id, prompt, prompt_event FROM provenance WHERE path = 'of a fork'")
     assert found == [(child.id, "make a plot", f"{session.id}:{first}")], "the prompt is the parent's"
+
+
+def test_what_a_person_said_of_one_call_is_not_taken_for_another(
+    ask: Ask, session: Session, appender: Appender, clock: FakeClock
+) -> None:
+    script = Script(appender, clock, f"{session.id}.1")
+    script.start()
+    names = [f"main/pay:{key}" for key in "ABCD"]
+    for name in names:
+        script.emit("ActivityStarted", p.ActivityStarted("pay", effect="irreversible"), activity_id=name, attempt=1)
+    choices = ["happened", "run_again"]
+    script.emit("ApprovalRequested", p.ApprovalRequested("a1", "Did it?", kind="outcome", choices=choices, about=names))
+    for choice, about, partial in (("run_again", names[:1], True), ("happened", names[1:2], True), ("run_again", [], False)):
+        said = p.ApprovalResolved("a1", "approved", choice=choice, about=about, partial=partial)
+        script.emit("ApprovalResolved", said, actor="user:anna")
+    script.emit("ApprovalResolved", p.ApprovalResolved("a1", "approved", choice="happened"), actor="user:late")
+    appender.barrier()
+    states = ask("SELECT activity_id, state FROM activities ORDER BY activity_id")
+    assert states == [(name, "completed" if name == names[1] else "open") for name in names]
+    told = ask("SELECT name, state FROM effects ORDER BY name")
+    assert told == [(name, "done" if name == names[1] else "unknown") for name in names]
+    assert ask("SELECT state, answer, choice FROM approvals") == [("answered", "approved", "run_again")]
+
+
+def test_the_time_until_somebody_forked_or_saw_a_loss_is_no_time_that_a_task_ran(
+    ask: Ask, store: Store, session: Session, me: Holder, appender: Appender, clock: FakeClock
+) -> None:
+    script = Script(appender, clock, f"{session.id}.1")
+    script.start()
+    point = script.step("scan", 1)
+    script.step("scan", 2)
+    appender.close()
+    clock.advance(1000)
+    fork = session.fork(point)
+    found = fork.append(me)
+    clock.advance(5)
+    found.emit("TaskResumed", p.TaskResumed(2, "forked"), task_id=fork.state().system_state.task_id)
+    clock.advance(7)
+    found.emit("AlarmRaised", p.AlarmRaised("x", "y"))
+    clock.advance(1000)
+    found.emit("TaskSuspended", p.TaskSuspended("worker_lost", "gone"), task_id=fork.state().system_state.task_id)
+    found.close()
+    (ran,) = ask(f"SELECT ran_s FROM tasks WHERE session_id = '{fork.id}'")
+    assert ran[0] == pytest.approx(fork.state().system_state.ran_s, abs=0.002)
+    assert ran[0] == pytest.approx(2 + 7, abs=0.002)

@@ -9,6 +9,7 @@ import pytest
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions import state as states
 from ipyagent_sessions.errors import DamageError, LeaseHeld
+from ipyagent_sessions.log import segments
 from ipyagent_sessions.log.lease import Holder
 from ipyagent_sessions.place import Place
 from ipyagent_sessions.retention import deletion
@@ -111,10 +112,20 @@ def test_a_disk_that_refuses_on_the_way_costs_nothing(store: Store, disk: Faulty
 
 def test_what_a_fork_needs_and_is_damaged_is_not_thrown_away(store: Store, family: Family) -> None:
     journal = family[0].layout.journals()[0].path
-    journal.write_bytes(journal.read_bytes()[40:])
+    whole_journal = journal.read_bytes()
+    journal.write_bytes(whole_journal[40:])
     with pytest.raises(DamageError, match="shares events"):
         deletion.delete(store, family[0])
     assert family[0].id in store.session_ids()
+    assert family[1].layout.segments() == [], "a program that reads the files would count its parent's events twice"
+    journal.write_bytes(whole_journal)
+    wanted = [picture(again(store, s)) for s in family[1:]]
+    for first, last in ((1, 5), (6, 9)):  # what a process left that was killed while it handed over
+        part = [e for e in family[0].events() if first <= e.seq <= last]
+        segments.seal(family[1].layout, part, 0, set(), store.disk)
+    deletion.delete(store, family[0])
+    assert [(s.first, s.last) for s in family[1].layout.segments()] == [(1, 14)]
+    assert [picture(again(store, s)) for s in family[1:]] == wanted
 
 
 def test_a_damaged_session_that_nobody_needs_can_be_deleted(store: Store, session: Session) -> None:

@@ -163,6 +163,26 @@ def test_a_failure_begins_no_new_call_lets_open_ones_end_and_raises_the_first(
     assert session.state().business_state.results["main/step:0"].ok
 
 
+def test_an_awaitable_that_cancels_itself_is_one_failure_among_others(engine: Engine, gate: Gate) -> None:
+    async def gives_up() -> None:
+        await asyncio.sleep(0)
+        raise asyncio.CancelledError
+
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> str:
+        try:
+            await ctx.gather(ctx.run(gate.passing), gives_up())
+        except asyncio.CancelledError:
+            return "cancelled itself"
+        return ""
+
+    handle = engine.start(flow)
+    gate.reached()
+    gate.open()
+    assert handle.result(10) == "cancelled itself"
+    assert len(of_type(handle.session, "ActivityCompleted")) == 1, "the other one was under way and ended"
+
+
 def test_a_workflow_may_catch_the_failure_of_a_gather_and_go_on(engine: Engine, witness: Witness) -> None:
     def step(i: int) -> int:
         witness(i)

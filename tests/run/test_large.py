@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -9,6 +12,7 @@ from tests.run.harness import Engine, Gate, answer, bodies, of_type, refolded
 
 from ipyagent_sessions.errors import DamageError, TaskNotCompleted
 from ipyagent_sessions.log.blobs import THRESHOLD
+from ipyagent_sessions.run import large
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import workflow
 
@@ -35,6 +39,47 @@ def test_a_large_value_is_a_blob_in_the_log_and_itself_in_the_workflow_also_afte
     assert set(state.business_state.values["plan"]["files"]) == {"$", "v"}, "no snapshot carries it"
     child = session.fork()
     assert child.state().business_state.large
+
+
+def test_values_that_were_replaced_are_not_held(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large, "_ROOM", 300_000)
+    held: list[int] = []
+
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> Any:
+        ctx.append("kept", "y" * 50_000)
+        for number in range(40):
+            ctx.set("state.text", f"{number}" + "x" * 50_000)
+            held.append(len(ctx._large._read))
+            assert ctx.values["state"]["text"].startswith(f"{number}x")
+        return ctx.values["kept"] == ["y" * 50_000]
+
+    assert engine.start(flow).result(20)
+    assert 3 < max(held) < 12
+
+
+def test_a_function_that_was_made_for_one_call_is_let_go_with_it(engine: Engine) -> None:
+    class Big:
+        pass
+
+    def size(big: Big) -> int:
+        return 1
+
+    alive: list[int] = []
+
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> None:
+        known = weakref.WeakSet[Big]()
+        for number in range(5):
+            big = Big()
+            known.add(big)
+            await ctx.run(functools.partial(size, big), key=number, name="size")
+            del big
+            gc.collect()
+            alive.append(len(known))
+
+    engine.start(flow).result(20)
+    assert max(alive) <= 1
 
 
 def test_what_fits_a_line_stays_in_it(engine: Engine) -> None:

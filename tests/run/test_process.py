@@ -16,6 +16,7 @@ import pytest
 from tests.run.harness import PATIENCE, Engine, Witness, bodies
 
 from ipyagent_sessions.errors import ActivityError, ActivityTimeout
+from ipyagent_sessions.run import process
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Done, Retry, activity, workflow
 from ipyagent_sessions.testing import Child, wait_until
@@ -97,6 +98,56 @@ def test_exceptions_travel(engine: Engine) -> None:
         "LookupError",
         "inside",
     )
+
+
+class Odd(Exception):
+    """Its class wants more than the text that it hands on, as many do."""
+
+    def __init__(self, code: int, why: str) -> None:
+        super().__init__(f"{code}: {why}")
+        self.code = code
+
+
+class Unpicklable(Exception):
+    def __reduce__(self) -> Any:
+        raise TypeError("not this one")
+
+
+def raises_odd() -> None:
+    raise Odd(7, "no luck")
+
+
+def raises_unpicklable() -> None:
+    raise Unpicklable("held a lock")
+
+
+@pytest.mark.parametrize(
+    ("broken", "kind", "text", "code", "tries"),
+    [(raises_odd, "Odd", "7: no luck", 7, 2), (raises_unpicklable, "Unpicklable", "held a lock", None, 1)],
+)
+def test_an_error_travels_as_it_was_whatever_its_class_wants(
+    engine: Engine, broken: Any, kind: str, text: str, code: int | None, tries: int
+) -> None:
+    seen: list[Any] = []
+
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> None:
+        try:
+            await ctx.run(broken, isolate="process", retry=Retry(2, initial_s=0.0, jitter_s=0.0, on=(Odd,)))
+        except ActivityError as raised:
+            seen.append(getattr(raised.__cause__, "code", None))
+            raise
+
+    session = engine.ended(engine.start(flow), "failed")
+    (failed,) = bodies(session, "ActivityFailed")
+    assert (failed["error_type"], failed["error"]) == (kind, text)
+    assert len(bodies(session, "ActivityStarted")) == tries
+    assert seen == [code]
+
+
+def test_a_signal_without_a_name_is_told_by_its_number() -> None:
+    assert "signal 40 and" in process.ChildDied("f", -40).message
+    assert "signal SIGKILL and" in process.ChildDied("f", -9).message
 
 
 def test_its_prints_do_not_garble_the_answer(engine: Engine) -> None:

@@ -41,6 +41,21 @@ def test_an_async_activity_is_stopped_at_its_timeout(engine: Engine, gate: Gate)
     assert not failed.get("still_running")
 
 
+def test_an_async_function_behind_a_decorator_that_is_not_async_is_stopped_too(engine: Engine, gate: Gate) -> None:
+    def decorated() -> Any:
+        return gate.passing()
+
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> str:
+        try:
+            await ctx.run(decorated, timeout=0.05)
+        except ActivityTimeout as error:
+            return f"{error.still_running} {error.error}"
+        return ""
+
+    assert engine.start(flow).result(10) == "False ran longer than 0.05 s and was stopped"
+
+
 def test_a_timeout_of_the_activitys_own_is_not_taken_for_ours(engine: Engine) -> None:
     async def impatient() -> None:
         raise TimeoutError("the server said so")

@@ -204,6 +204,16 @@ def test_a_verify_function_that_fails_leaves_the_question_to_a_person(engine: En
     assert witness.counts["send"] == 1
 
 
+def test_an_async_verify_function_behind_a_decorator_is_awaited(engine: Engine, witness: Witness, gate: Gate) -> None:
+    async def looked(to: str) -> Done:
+        return Done(f"it was {to}")
+
+    flow = sending(witness, gate, effect="irreversible", verify=lambda to: looked(to))
+    session = crashed(engine, flow, gate)
+    assert engine.resume(session, flow).result(10) == "it was anna"
+    assert witness.counts["send"] == 1
+
+
 def test_verify_is_not_asked_about_what_may_be_repeated_or_is_recorded(engine: Engine, witness: Witness, gate: Gate) -> None:
     def verify(to: str) -> bool:
         witness("verify")

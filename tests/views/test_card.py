@@ -51,7 +51,7 @@ def test_a_running_task_shows_every_field_of_the_panel() -> None:
         "CPU 45 %",
         "memory 1.2 GB of 6.8 GB",
         "disk 28 %",
-        "4 activities took",
+        "4 activities in",
         "analyse:email (attempt 2)",
         "every result is on disk",
     ):
@@ -75,6 +75,19 @@ def test_the_estimate_is_the_pace_of_the_activities_that_are_done() -> None:
         story.step(key)
     found = shown(story)
     assert found.remaining_s == pytest.approx(found.elapsed_s / 4 * 4)
+
+
+def test_the_estimate_counts_down_while_nothing_ends_and_gives_up_when_it_is_over() -> None:
+    story = Story().started(total=8)
+    for key in ("a", "b", "c", "d"):
+        story.step(key)
+    for key in ("e", "f", "g", "h"):
+        story.step(key, finish=False)
+    first, later, over = (shown(story, later=later) for later in (0.0, 5.0, 60.0))
+    assert first.remaining_s is not None
+    assert later.remaining_s == pytest.approx(first.remaining_s - 5)
+    assert later.remaining_basis == first.remaining_basis
+    assert (over.remaining_s, over.remaining_basis) == (None, f"longer than expected of {first.remaining_basis}")
 
 
 def test_running_without_a_holder_is_shown_as_lost_with_what_is_gone() -> None:

@@ -23,7 +23,6 @@ from ipyagent_sessions import payloads as p
 from ipyagent_sessions.agent import outcome
 from ipyagent_sessions.agent.conversation import Conversation, calls_of
 from ipyagent_sessions.events import Event
-from ipyagent_sessions.run.attempt_log import NOT_RUN
 from ipyagent_sessions.session import Session
 
 _NOT_RUN: Final = "not run: the turn ended before this call"
@@ -61,7 +60,7 @@ def _answer(session: Session, call: ToolCallPart, event: Event | None) -> list[M
     body = session.payload(event) if event is not None else {}
     result = _result(session, event) if event is not None and event.event_type == "ActivityCompleted" else None
     text = _NOT_RUN
-    if event is None or body.get("error_type") == NOT_RUN or result == outcome.WAITS:
+    if event is None or body.get("error_type") == p.NOT_RUN or result == outcome.WAITS:
         pass
     elif event.event_type == "ActivityCompleted" and result and "return" in result:
         parts: list[ModelRequestPart] = [ToolReturnPart(call.tool_name, result["return"], tool_call_id=call.tool_call_id)]

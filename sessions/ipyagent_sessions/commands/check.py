@@ -112,10 +112,11 @@ def _place(door: Door) -> list[list[str]]:
 def _processes(door: Door) -> list[list[str]]:
     """What started this process, and whether it is a kernel."""
     parent = psutil.Process().parent()
-    holder = door.origin.holder
+    known = door.origin.holder.kernel if door.origin.holder else None
+    unknown = "none here" if door.namespace is None else "this process; no Jupyter server started it"
     return [
         ["started by", f"{parent.name()} (pid {parent.pid})" if parent else "nobody (an orphan)", "ok", ""],
-        ["kernel", holder.kernel if holder and holder.kernel else "none here", "ok", ""],
+        ["kernel", known or unknown, "ok", ""],
     ]
 
 

@@ -70,16 +70,17 @@ BASE: Final = (
     ),
     View(
         "base.asked",
-        "approvals: requests and first answers, inherited ones too",
+        "approvals: requests, first answers and all that was said (also of a part of what was asked), inherited ones too",
         """
         SELECT session_id, payload->>'$.approval_id' AS approval_id,
             max(task_id) AS task_id, arg_min(activity_id, seq) FILTER (asks) AS activity_id, min(seq) FILTER (asks) AS seq,
             min(timestamp) FILTER (asks) AS asked, arg_min(payload, seq) FILTER (asks) AS request,
-            min(seq) FILTER (NOT asks) AS answer_seq, arg_min(timestamp, seq) FILTER (NOT asks) AS answered,
-            arg_min(payload, seq) FILTER (NOT asks) AS answer, bool_or(depth = 0) AS own
-        FROM (SELECT *, event_type = 'ApprovalRequested' AS asks FROM base.story
-              WHERE event_type = 'ApprovalRequested'
-                OR (event_type = 'ApprovalResolved' AND payload->>'$.partial' IS DISTINCT FROM 'true'))
+            min(seq) FILTER (answers) AS answer_seq, arg_min(timestamp, seq) FILTER (answers) AS answered,
+            arg_min(payload, seq) FILTER (answers) AS answer, bool_or(depth = 0) AS own,
+            list({'seq': seq, 'timestamp': timestamp, 'body': payload} ORDER BY seq) FILTER (NOT asks) AS said
+        FROM (SELECT *, event_type = 'ApprovalRequested' AS asks,
+                NOT asks AND payload->>'$.partial' IS DISTINCT FROM 'true' AS answers
+              FROM base.story WHERE event_type IN ('ApprovalRequested', 'ApprovalResolved'))
         GROUP BY session_id, approval_id""",
     ),
 )

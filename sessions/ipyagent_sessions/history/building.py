@@ -43,7 +43,8 @@ def catch_up(store: Place) -> Thread:
     """Copy what rests, step by step in a thread of its own, until all is copied or the process has nothing else to do."""
 
     def work() -> None:
-        while threading.main_thread().is_alive() and step(store):
+        refused: dict[str, int] = {}
+        while threading.main_thread().is_alive() and step(store, refused):
             pass
 
     thread = Thread(target=work, name="ipyagent-cache")
@@ -51,14 +52,19 @@ def catch_up(store: Place) -> Thread:
     return thread
 
 
-def step(store: Place) -> int:
-    """Copy the next sessions that rest; returns how many.  Another builder, or a disk that refuses, is no trouble."""
+def step(store: Place, refused: dict[str, int] | None = None) -> int:
+    """Copy the next sessions that rest; returns how many were tried.  Another builder, or a disk that refuses, is no trouble.
+
+    A session whose files do not hold what their names say stays outside: it is added to `refused`, with the time of its last
+    change, and those in it are not tried again.
+    """
+    refused = {} if refused is None else refused
     try:
         cache.folder(store).mkdir(exist_ok=True)
         with exclusive(cache.folder(store) / "lock", what="the query cache"):
             manifest = cache.read(store)
             _sweep(store, manifest)
-            count = _copy(store, manifest)
+            count = _copy(store, manifest, refused)
             if count == 0 or len(manifest.files) > FEW:
                 _merge(store, manifest)
             return count
@@ -79,13 +85,14 @@ def drop(store: Place, numbers: set[int]) -> None:
         _sweep(store, manifest)
 
 
-def _copy(store: Place, manifest: Manifest) -> int:
+def _copy(store: Place, manifest: Manifest, refused: dict[str, int]) -> int:
     chosen: dict[str, Kept] = {}
     taken, number, events, size = sources.Sources(), manifest.next_file(), 0, 0
     here = sources.folders(store)
     for session_id, changed in here.items():
         known = manifest.sessions.get(session_id)
-        if (known is not None and known.changed == changed) or time.time_ns() - changed < cache.SETTLED_NS:
+        known_here = changed in (known.changed if known is not None else None, refused.get(session_id))
+        if known_here or time.time_ns() - changed < cache.SETTLED_NS:
             continue
         found = _resting(Session(store, session_id), changed)
         if found is None:
@@ -101,8 +108,9 @@ def _copy(store: Place, manifest: Manifest) -> int:
         return 0
     written = _write(store, number, taken, "ORDER BY session_id, seq")
     manifest.files[number] = CacheFile(sum(written.values()), sorted(written))
-    # where a segment is not what its name says, its session stays outside
-    manifest.sessions |= {s: kept for s, kept in chosen.items() if written.get(s) == kept.events}
+    taken_in = {s: kept for s, kept in chosen.items() if written.get(s) == kept.events}
+    refused |= {s: kept.changed for s, kept in chosen.items() if s not in taken_in}
+    manifest.sessions |= taken_in
     manifest.sessions = {s: kept for s, kept in manifest.sessions.items() if s in here}
     _commit(store, manifest)
     return len(chosen)

@@ -127,9 +127,36 @@ def _values(column: pa.ChunkedArray[Any]) -> list[Any]:
     import pyarrow as pa
 
     if column.type != pa.timestamp("us", tz="UTC"):
-        return column.to_pylist()
+        try:
+            return column.to_pylist()
+        except OverflowError:
+            return _beyond(column)
     ticks = [tick for chunk in column.chunks for tick in chunk.view(pa.int64()).to_pylist()]
-    return [None if tick is None else _EPOCH + timedelta(microseconds=tick) for tick in ticks]
+    return [None if tick is None else _moment(tick) for tick in ticks]
+
+
+def _beyond(column: pa.ChunkedArray[Any]) -> list[Any]:
+    """A column of dates or times, as text those that Python has none for.  Raises UsageError for another column."""
+    import pyarrow as pa
+    import pyarrow.types as kinds
+
+    if not kinds.is_temporal(column.type):
+        raise UsageError("the result holds a time that Python has none for", hint="cast it to varchar")
+    values: list[Any] = []
+    for value, text in zip(column, map(str, column.cast(pa.string()).to_pylist()), strict=True):
+        try:
+            values.append(value.as_py())
+        except OverflowError:
+            values.append(text if text[0] != "<" else "-infinity" if "-" in text else "infinity")
+    return values
+
+
+def _moment(tick: int) -> datetime | str:
+    """So many microseconds after 1970, or which end of time that is."""
+    try:
+        return _EPOCH + timedelta(microseconds=tick)
+    except OverflowError:
+        return "infinity" if tick > 0 else "-infinity"
 
 
 def _shown(value: Any) -> str:
@@ -138,7 +165,7 @@ def _shown(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, float):
-        return repr(round(value, 6))
+        return repr(round(value, 6)) if abs(value) >= 0.001 else f"{value:.6g}"
     if isinstance(value, datetime):
         moment = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
         return moment.isoformat(" ", "milliseconds" if moment.microsecond else "seconds")

@@ -68,8 +68,16 @@ VIEWS: Final = (
         "One row a task. A fork goes on with the unfinished task it inherits as a task of its own.",
         """
         WITH steps AS (
-            SELECT *, lead(timestamp) OVER (PARTITION BY session_id ORDER BY seq) AS next
-            FROM base.moves WHERE state IS NOT NULL),
+            SELECT *, lead(timestamp) OVER onward AS next, lead(seq) OVER onward AS next_seq,
+                lead(event_type = 'SessionForked' OR (event_type = 'TaskSuspended'
+                    AND payload->>'$.reason' = 'worker_lost')) OVER onward AS found_later
+            FROM base.moves WHERE state IS NOT NULL
+            WINDOW onward AS (PARTITION BY session_id ORDER BY seq)),
+        halts AS (
+            SELECT s.session_id, s.seq, e.timestamp AS stopped
+            FROM (SELECT session_id, seq, next_seq - 1 AS last FROM steps WHERE state = 'running' AND found_later) s
+            JOIN base.lineage l ON l.session_id = s.session_id AND s.last BETWEEN l.first AND l.last
+            JOIN base.events e ON e.session_id = l.origin AND e.seq = s.last),
         ends AS (SELECT session_id, arg_max(timestamp, seq) AS newest FROM base.events GROUP BY session_id),
         grouped AS (
             SELECT session_id, arg_max(task_id, seq) AS task_id, arg_max(state, seq) AS state, arg_max(payload, seq) AS last,
@@ -78,10 +86,11 @@ VIEWS: Final = (
                 min(timestamp) FILTER (state = 'running') AS started,
                 max(timestamp) FILTER (state IN ('completed', 'failed', 'cancelled')) AS ended,
                 max(CASE WHEN state = 'running' THEN coalesce((payload->>'$.attempt')::INTEGER, 1) ELSE 0 END) AS attempts,
-                coalesce(sum(date_diff('ms', timestamp, coalesce(next, newest))) FILTER (state = 'running'), 0) / 1000
-                    AS ran_s,
+                coalesce(sum(greatest(0, date_diff('ms', timestamp, coalesce(stopped, next, newest))))
+                    FILTER (state = 'running'), 0) / 1000 AS ran_s,
                 bool_or(depth = 0) AS own
-            FROM steps LEFT JOIN ends USING (session_id) GROUP BY session_id, episode)
+            FROM steps LEFT JOIN halts USING (session_id, seq) LEFT JOIN ends USING (session_id)
+            GROUP BY session_id, episode)
         SELECT g.session_id, g.task_id, coalesce(nullif(queue->>'$.title', ''), queue->>'$.target') AS title,
             queue->>'$.target' AS target, coalesce(queue->>'$.kind', 'workflow') AS kind, g.state,
             CASE WHEN g.state = 'running' AND NOT b.held THEN 'lost' ELSE g.state END AS effective_state,
@@ -99,7 +108,7 @@ VIEWS: Final = (
         {
             "reason": "why it is suspended, interrupted, failed or cancelled",
             "attempts": "how often it was started or resumed",
-            "ran_s": "seconds in state running; of a running or lost task up to the newest event, or the record of its loss",
+            "ran_s": "seconds in state running, up to the newest event; where a loss or a fork ended that, to the one before",
             "retry_of": "the ended task it repeats",
             "rerun_of": "the task it does again for real",
         },
@@ -108,11 +117,19 @@ VIEWS: Final = (
         "activities",
         "One row an activity of a task, with its last outcome. Kinds: step, stage, sleep, value, model, tool.",
         """
-        WITH settled AS (
-            SELECT session_id, task_id, unnest((request->'$.about')::VARCHAR[]) AS activity_id, answer_seq AS seq,
-                answered AS timestamp
-            FROM base.asked
-            WHERE own AND request->>'$.kind' = 'outcome' AND answer->>'$.choice' = 'happened'),
+        WITH said AS (
+            SELECT session_id, task_id, approval_id, (request->'$.about')::VARCHAR[] AS asked, answer_seq,
+                unnest(said, recursive := true)
+            FROM base.asked WHERE own AND request->>'$.kind' = 'outcome'),
+        choices AS (
+            SELECT *, body->>'$.choice' AS choice, coalesce((body->'$.about')::VARCHAR[], []) AS about,
+                coalesce(flatten(list(about) OVER (PARTITION BY session_id, approval_id ORDER BY seq
+                    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)), []) AS before
+            FROM said WHERE answer_seq IS NULL OR seq <= answer_seq),
+        settled AS (
+            SELECT session_id, task_id, seq, timestamp,
+                unnest(if(len(about) > 0, about, list_filter(asked, lambda x: NOT list_contains(before, x)))) AS activity_id
+            FROM choices WHERE choice = 'happened'),
         steps AS (
             SELECT session_id, task_id, activity_id, seq, timestamp, event_type, attempt, payload, execution_time_ms,
                 input_tokens, output_tokens, cost_usd

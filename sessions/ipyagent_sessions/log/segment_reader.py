@@ -19,12 +19,12 @@ from ipyagent_sessions.events import Event, encode
 from ipyagent_sessions.log.arrow import rows, schema, values
 from ipyagent_sessions.log.format import Damage
 from ipyagent_sessions.log.layout import FORMAT, SegmentFile
+from ipyagent_sessions.log.opened import follow
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-_ENDS: Final = ("TaskQueued", "TaskCompleted", "TaskFailed", "TaskCancelled")
 PORTION: Final = 2 * 2**20
 """About so many bytes are read at a time, and written into one row group."""
 LAST: Final = 2**63 - 1
@@ -121,19 +121,6 @@ def owners(path: Path) -> list[str]:
     with _file(path) as file:
         found = values(file.read(["session_id"])["session_id"])
     return sorted(set(map(str, found)))
-
-
-def follow(opened: set[str], event_type: str, activity_id: str | None) -> None:
-    """Keep `opened`, the ids of open activities, up to date.  A stage is not an activity, and its id has no slash; when a task
-    has ended nothing of it is open any more."""
-    if event_type in _ENDS:
-        opened.clear()
-    if activity_id is None or "/" not in activity_id:
-        return
-    if event_type == "ActivityStarted":
-        opened.add(activity_id)
-    elif event_type in ("ActivityCompleted", "ActivityFailed"):
-        opened.discard(activity_id)
 
 
 def opened_before(segment: SegmentFile) -> set[str]:

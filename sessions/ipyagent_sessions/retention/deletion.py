@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from ipyagent_sessions.errors import DamageError, IpyagentError, NewerFormat, UsageError
-from ipyagent_sessions.events import Event
 from ipyagent_sessions.log import lease, sealing
 from ipyagent_sessions.log.reader import Reader
 from ipyagent_sessions.place import ID
@@ -121,21 +119,20 @@ def hand_over(parent: Session, child: Session) -> None:
     point = child.header.parent
     if point is None or point.session != parent.id:
         return
-    reader = Reader(parent.layout, parent.first)
+    disk, count = parent.place.disk, 0
     named: dict[str, None] = {}
-    disk = parent.place.disk
-
-    def shared() -> Iterator[Event]:
-        for event in reader.events(until=point.seq):
-            named.update(dict.fromkeys(named_by(event)))
-            yield event
-
-    count = sealing.seal_whole(child.layout, shared(), disk)
-    if reader.missing or count != point.seq - parent.first + 1:
+    for event in Reader(parent.layout, parent.first).events(until=point.seq):
+        named |= dict.fromkeys(named_by(event))
+        count += 1
+    if count != point.seq - parent.first + 1:
         raise DamageError(
             f"session {child.id} shares events of {parent.id} that are damaged or missing",
             hint="ipyagent verify says where; delete the fork first, or restore the file from a copy",
         )
+    for left in child.layout.segments():
+        if left.last <= point.seq:  # from a try that came to no end
+            left.path.unlink()
+    sealing.seal_whole(child.layout, Reader(parent.layout, parent.first).events(until=point.seq), disk)
     for name in named:
         child.blobs.write(name, parent.blobs.read(name), disk)
     header = msgspec.structs.replace(

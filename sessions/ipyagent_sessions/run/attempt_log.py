@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from typing import Any, Final
+from typing import Any
 
 from ipyagent_sessions import codec
 from ipyagent_sessions import payloads as p
@@ -11,9 +11,6 @@ from ipyagent_sessions.errors import ActivityError, ActivityTimeout, NotSerialis
 from ipyagent_sessions.run.plan import Plan
 from ipyagent_sessions.run.task import TaskRun
 from ipyagent_sessions.run.threads import Ran
-
-NOT_RUN: Final = "NotRun"
-"""The error type of an attempt that was logged and whose function was not called."""
 
 
 def start(run: TaskRun, plan: Plan, attempt: int) -> None:
@@ -131,4 +128,4 @@ def abort(run: TaskRun, plan: Plan, attempt: int, kind: str = "Aborted", error: 
 
 def not_run(run: TaskRun, plan: Plan, attempt: int) -> None:
     """Log that the function was not called: the disk did not take the intent."""
-    abort(run, plan, attempt, NOT_RUN, "its intent could not be made durable, so it was not called")
+    abort(run, plan, attempt, p.NOT_RUN, "its intent could not be made durable, so it was not called")

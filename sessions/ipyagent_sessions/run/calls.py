@@ -69,9 +69,10 @@ async def gather(run: TaskRun, awaitables: Sequence[Awaitable[Any]], limit: int 
                 continue
             try:
                 values[i] = await awaitable
-            except asyncio.CancelledError:
-                raise
-            except BaseException as error:  # noqa: BLE001  # TaskStop too: it is raised once all are at rest
+            except BaseException as error:  # TaskStop too: it is raised once all are at rest
+                here = asyncio.current_task()
+                if isinstance(error, asyncio.CancelledError) and here is not None and here.cancelling():
+                    raise  # else nobody cancelled: the awaitable raised it
                 errors[i] = error
 
     workers = [run.spawn(work()) for _ in range(min(limit or LIMIT, len(awaitables)))]

@@ -12,6 +12,7 @@ import os
 import struct
 import sys
 import threading
+from typing import Any
 
 
 def main() -> None:
@@ -31,13 +32,40 @@ def main() -> None:
         answer = cloudpickle.dumps((True, value))
     except BaseException as error:  # noqa: BLE001  # the parent raises it
         _let_go(error)
-        try:
-            answer = cloudpickle.dumps((False, error))
-        except Exception:  # noqa: BLE001  # an exception that holds, say, a lock
-            answer = cloudpickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}")))
+        answer = _packed(error)
     answer_to.write(struct.pack(">Q", len(answer)) + answer)
     answer_to.flush()
     os._exit(0)
+
+
+def _packed(error: BaseException) -> bytes:
+    """A failed call's answer that can be read again: the error, or what it is made of where its class needs other arguments
+    than its text, or its words where it holds, say, a lock."""
+    import cloudpickle
+
+    for told in (error, _Bare(error)):
+        with contextlib.suppress(Exception):
+            answer: bytes = cloudpickle.dumps((False, told))
+            cloudpickle.loads(answer)
+            return answer
+    words: bytes = cloudpickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}")))
+    return words
+
+
+class _Bare:
+    """Pickles as an error that is made again without its `__init__`."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def __reduce__(self) -> Any:
+        return _made_again, (type(self._error), self._error.args, self._error.__dict__)
+
+
+def _made_again(cls: type[BaseException], args: tuple[Any, ...], held: dict[str, Any]) -> BaseException:
+    error = cls.__new__(cls, *args)
+    error.__dict__.update(held)
+    return error
 
 
 def _let_go(error: BaseException | None) -> None:

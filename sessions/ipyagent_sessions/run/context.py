@@ -12,6 +12,7 @@ import functools
 import hashlib
 import os
 import random
+import types
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -230,7 +231,8 @@ class Context:
                 raise UsageError(
                     f"ctx.run needs a function, not {type(function).__name__}", hint="ctx.run(f, x), not ctx.run(f(x))"
                 )
-            self._activities[function, name, isolate] = found
+            if _is_kept(function):
+                self._activities[function, name, isolate] = found
         return found
 
     def _call(self, made: str, name: str, perform: Callable[[], Awaitable[Any]]) -> calls.Call:
@@ -356,6 +358,7 @@ class Context:
         body = large.change(self._run.appender, path, value, op, blobs)
         self._large.keep(blobs)
         self._log_once(f"{op}:{path}", key, "StateChanged", body, blobs=blobs)
+        self._large.forget(self._run.state.business_state.values)
 
     def wrote(self, path: str | os.PathLike[str]) -> None:
         """Note a file as an artefact: its path from `ctx.folder`, sha256 and size; the bytes stay where they are."""
@@ -366,9 +369,9 @@ class Context:
         if self._is_recorded("emit:FileWritten", key):
             self._names.identify("emit:FileWritten", key)
             return
-        data = (self.folder / text).read_bytes()
-        checksum = f"sha256:{hashlib.sha256(data).hexdigest()}"
-        self.emit("FileWritten", {"path": text, "checksum": checksum, "size": len(data)}, key=key)
+        with open(self.folder / text, "rb") as file:
+            checksum, size = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}", file.tell()
+        self.emit("FileWritten", {"path": text, "checksum": checksum, "size": size}, key=key)
 
     def _path_of(self, path: str | os.PathLike[str]) -> str:
         """A path as it is logged: without the folder, which is another one in an isolated fork."""
@@ -426,6 +429,14 @@ class Context:
         question = ev.clean(question)[0]
         length = None if expires is None else seconds(expires, "expires")
         return self._call(made, "approve", functools.partial(waiting.approve, self._run, made, question, packed, length))
+
+
+def _is_kept(function: Any) -> bool:
+    """Whether it is there for as long as the workflow: not made for one call, as a partial, a bound method or a lambda may be,
+    with all that it holds."""
+    if isinstance(function, types.FunctionType):
+        return "<" not in function.__qualname__
+    return isinstance(function, Activity) or isinstance(getattr(function, "__self__", None), types.ModuleType)
 
 
 def _refuse_clash(known: Activity, given: list[str]) -> None:

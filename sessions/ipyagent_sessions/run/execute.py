@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import random
+from collections.abc import Awaitable
 from typing import Any
 
 from ipyagent_sessions import payloads as p
@@ -153,9 +154,7 @@ async def _attempt(run: TaskRun, plan: Plan, attempt: int, *, last: bool) -> Any
         try:
             run.before_effect()
         except TaskStop:
-            attempt_log.abort(
-                run, plan, attempt, attempt_log.NOT_RUN, "its intent could not be made durable, so it was not called"
-            )
+            attempt_log.not_run(run, plan, attempt)
             raise
     begun = run.clock.monotonic()
     late = False
@@ -224,24 +223,30 @@ async def _invoke(run: TaskRun, plan: Plan) -> Ran:
             work = activity.function(*plan.args, **plan.kwargs)
         else:
             return await _in_thread(run, plan)
-        if plan.timeout_s is None:
-            return Ran(await work, None)
-        bound = asyncio.timeout(plan.timeout_s)
-        try:
-            async with bound:
-                return Ran(await work, None)
-        except TimeoutError:
-            if not bound.expired():
-                raise
-            raise ActivityTimeout(activity.name, f"ran longer than {plan.timeout_s:g} s and was stopped") from None
+        return Ran(await _in_time(plan, work, plan.timeout_s), None)
     finally:
         owner.reset(token)
+
+
+async def _in_time(plan: Plan, work: Awaitable[Any], left_s: float | None) -> Any:
+    """The value of what can be stopped.  Raises ActivityTimeout when that takes longer than what is left of the time."""
+    if left_s is None:
+        return await work
+    bound = asyncio.timeout(left_s)
+    try:
+        async with bound:
+            return await work
+    except TimeoutError:
+        if not bound.expired():
+            raise
+        raise ActivityTimeout(plan.activity.name, f"ran longer than {plan.timeout_s:g} s and was stopped") from None
 
 
 async def _in_thread(run: TaskRun, plan: Plan) -> Ran:
     """A synchronous function in a thread.  It cannot be stopped: after a timeout or an abort it is named as still
     running, and no other attempt begins before it has ended."""
     activity = plan.activity
+    begun = run.clock.monotonic()
     future = run.threads.submit(lambda: activity.function(*plan.args, **plan.kwargs))
     why = f"ran longer than {plan.timeout_s:g} s; its thread cannot be stopped and is still running" if plan.timeout_s else ""
     try:
@@ -256,7 +261,9 @@ async def _in_thread(run: TaskRun, plan: Plan) -> Ran:
         raise
     if done:
         ran = future.result()
-        ran = Ran(await ran.value, ran.cpu_s) if inspect.isawaitable(ran.value) else ran
+        if inspect.isawaitable(ran.value):  # the function of a decorator that is not async itself
+            left_s = None if plan.timeout_s is None else max(0.0, plan.timeout_s - (run.clock.monotonic() - begun))
+            ran = Ran(await _in_time(plan, ran.value, left_s), ran.cpu_s)
         if late:
             raise _Late(ran)
         return ran

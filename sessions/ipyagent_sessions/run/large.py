@@ -7,6 +7,7 @@ looks like that: `codec` writes an object with the key "$" in another form.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +20,8 @@ from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.blobs import THRESHOLD, Blobs
 
 _SUFFIX: Final = "_blob"
+_ROOM: Final = 8 * 2**20
+"""So many bytes of values that were replaced may stay in memory."""
 
 
 def change(appender: Appender, path: str, value: Any, op: str, blobs: dict[str, bytes]) -> p.StateChanged:
@@ -58,11 +61,20 @@ class Values:
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
-        self._read: dict[str, Any] = {}
+        self._read: dict[str, tuple[Any, int]] = {}
+        self._held = self._named = 0
 
     def keep(self, blobs: dict[str, bytes]) -> None:
         """Know what was just set: its blob may not be on disk yet."""
-        self._read.update((name, msgspec.json.decode(body)) for name, body in blobs.items())
+        for name, body in blobs.items():
+            self._know(name, body)
+
+    def forget(self, values: Any) -> None:
+        """Let go of what `values` do not name any more, once that may be much."""
+        if self._held > 2 * self._named + _ROOM:
+            here = set(_names(values))
+            self._read = {name: known for name, known in self._read.items() if name in here}
+            self._held = self._named = sum(size for _, size in self._read.values())
 
     def filled(self, value: Any) -> Any:
         """Raises DamageError when a blob is missing or damaged."""
@@ -73,6 +85,20 @@ class Values:
         if value.get("$") != "blob":
             return {key: self.filled(item) for key, item in value.items()}
         name = str(value["v"])
+        return self._read[name][0] if name in self._read else self._know(name, self._blobs.read(name))
+
+    def _know(self, name: str, body: bytes) -> Any:
+        value = msgspec.json.decode(body)
         if name not in self._read:
-            self._read[name] = msgspec.json.decode(self._blobs.read(name))
-        return self._read[name]
+            self._held += len(body)
+        self._read[name] = value, len(body)
+        return value
+
+
+def _names(value: Any) -> Iterator[str]:
+    """The blobs that stand in a value of the state."""
+    if isinstance(value, dict) and value.get("$") == "blob":
+        yield str(value["v"])
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _names(part)

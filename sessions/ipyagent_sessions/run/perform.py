@@ -12,7 +12,8 @@ from ipyagent_sessions.run.task import TaskRun
 
 
 async def perform(run: TaskRun, plan: Plan) -> Any:
-    """The value of an activity: recorded, settled or made now.  Raises as `execute` and `recall` do."""
+    """The value of an activity: recorded, settled or made now.  Raises as `execute` and `recall` do, but for
+    Unsettled, which is settled here."""
     recorded = run.state.business_state.results.get(plan.id)
     if recorded is not None:
         return recall.recall(run, plan, recorded)

@@ -23,9 +23,16 @@ class ChildDied(IpyagentError):
     """The child process ended without an answer; `returncode` is negative for a signal."""
 
     def __init__(self, name: str, returncode: int) -> None:
-        how = f"signal {signal.Signals(-returncode).name}" if returncode < 0 else f"exit code {returncode}"
+        how = f"signal {_signal(-returncode)}" if returncode < 0 else f"exit code {returncode}"
         super().__init__(f"the process of {name} ended with {how} and left no result")
         self.returncode = returncode
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal has no name
+        return str(number)
 
 
 async def call(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

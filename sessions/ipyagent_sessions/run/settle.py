@@ -15,7 +15,6 @@ from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.lifecycle import ENDED
-from ipyagent_sessions.run.attempt_log import NOT_RUN
 from ipyagent_sessions.run.definitions import EFFECTS, Done
 from ipyagent_sessions.run.keys import belonging
 from ipyagent_sessions.run.plan import Plan
@@ -42,7 +41,7 @@ def at_rest(run: TaskRun, ids: set[str]) -> set[str]:
             resting.add(made)
         elif event.event_type == "ActivityFailed":
             body = msgspec.json.decode(event.payload, type=p.ActivityFailed)
-            (resting.add if body.error_type == NOT_RUN else resting.discard)(made)
+            (resting.add if body.error_type == p.NOT_RUN else resting.discard)(made)
     return resting
 
 
@@ -88,6 +87,7 @@ async def _verified(run: TaskRun, plan: Plan) -> Literal["again", "recorded"] | 
                 answer = await verify(*plan.args, **plan.kwargs)
             else:
                 answer = (await run.threads.submit(lambda: verify(*plan.args, **plan.kwargs))).value
+                answer = await answer if inspect.isawaitable(answer) else answer
     except Exception as error:  # noqa: BLE001  # whatever it raises, the question stays open
         text = f"verify of {plan.id} failed: {type(error).__name__}: {error}; a person is asked"
         run.emit("AlarmRaised", p.AlarmRaised("verify", text))

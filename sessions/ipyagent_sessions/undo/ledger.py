@@ -12,11 +12,9 @@ from msgspec import Struct
 
 from ipyagent_sessions import folding
 from ipyagent_sessions.events import Event
+from ipyagent_sessions.payloads import NOT_RUN
 
 Standing = Literal["done", "failed", "running", "unknown", "compensated", "rolled back"]
-
-_NOT_RUN: Final = "NotRun"
-"""What `run.execute` writes of an attempt whose function was not called."""
 
 
 class Effect(Struct):
@@ -175,7 +173,7 @@ class _Ledger:
         if known is None:
             return
         body = msgspec.json.decode(event.payload, type=_End)
-        if body.error_type == _NOT_RUN:
+        if body.error_type == NOT_RUN:
             self._dropped.add(known.seq)
         elif not body.aborted:
             known.state = "unknown" if body.still_running else "failed"

@@ -207,8 +207,11 @@ def _estimate(state: State, running: bool, now: float) -> tuple[float | None, st
         return None, "nobody has said how many activities there are"
     if run.done < LEAST_FOR_ESTIMATE:
         return None, f"after {LEAST_FOR_ESTIMATE} activities"
-    pace = _elapsed(state, running, now) / run.done
-    return max(0, run.total - run.done) * pace, f"{run.done} activities took {formats.duration(pace)} each"
+    newest = max((active.since for active in run.active_activities.values()), default=state.updated_at)
+    took = _elapsed(state, running, seconds_of(newest))
+    left = max(0, run.total - run.done) * took / run.done - (now - seconds_of(newest))
+    basis = f"{run.done} activities in {formats.duration(took)}"
+    return (left, basis) if left > 0 else (None, f"longer than expected of {basis}")
 
 
 def _now(state: State, live: Live | None, running: bool) -> list[str]:
