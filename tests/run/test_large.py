@@ -50,7 +50,7 @@ def test_values_that_were_replaced_are_not_held(engine: Engine, monkeypatch: pyt
         ctx.append("kept", "y" * 50_000)
         for number in range(40):
             ctx.set("state.text", f"{number}" + "x" * 50_000)
-            held.append(len(ctx._large._read))
+            held.append(len(ctx._large._read))  # pyright: ignore[reportPrivateUsage]  # nothing tells it but memory
             assert ctx.values["state"]["text"].startswith(f"{number}x")
         return ctx.values["kept"] == ["y" * 50_000]
 
