@@ -57,6 +57,7 @@ def found(notebook: str | None) -> str:
             + (f", which is silent for {listed.silence:.0f} s" if listed.silence is not None else ""),
             "suspended": f"suspended: {summary.detail or summary.reason}",
             "interrupted": f"interrupted at activity {summary.done}{of}",
+            "damaged": f"cannot go on: {listed.problem}",
         }.get(listed.state, listed.state)
         lines.append(plain(f"{summary.title} ({listed.session_id}) {how}", 300))
     if not lines:
@@ -64,5 +65,5 @@ def found(notebook: str | None) -> str:
     more = f"\n  and {len(unfinished) - _MOST} more: %agent ls" if len(unfinished) > _MOST else ""
     shown = "\n  ".join(lines)
     told = f"ipyagent found unfinished work:\n  {shown}{more}"
-    stopped = [listed.session_id for listed in unfinished if listed.state != "running"]
+    stopped = [listed.session_id for listed in unfinished if listed.state not in ("running", "damaged")]
     return f"{told}\nRun its cell again, or: %agent resume {stopped[0]}" if stopped else f"{told}\nLook: %agent status"

@@ -7,6 +7,7 @@ seq, and reading the lineage goes through the parent's files.
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import time
 from collections.abc import Iterator
@@ -19,14 +20,14 @@ import msgspec
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import folding
 from ipyagent_sessions import payloads as p
-from ipyagent_sessions.errors import UPDATE, DamageError, LeaseHeld, NewerFormat, NotFound, UsageError
+from ipyagent_sessions.errors import UPDATE, DamageError, IpyagentError, LeaseHeld, NewerFormat, NotFound, UsageError
 from ipyagent_sessions.lifecycle import ENDED, TaskState, effective
 from ipyagent_sessions.log import checkpoints, lease, live, segment_reader
 from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.blobs import Blobs
 from ipyagent_sessions.log.layout import FORMAT, Layout
 from ipyagent_sessions.log.lease import Holder
-from ipyagent_sessions.log.loading import Loaded, read_state
+from ipyagent_sessions.log.loading import Loaded, before_damage, read_state
 from ipyagent_sessions.log.opened import follow
 from ipyagent_sessions.log.reader import Reader
 from ipyagent_sessions.place import HEADER, VERSION, Header, Parent, Place
@@ -207,6 +208,19 @@ class Session:
         now = self.live() if running else None
         if now is not None and now.task_id == found.task_id:
             found.done, found.total = now.done, now.total
+        return found
+
+    def last_known(self) -> live.Summary | None:
+        """What is known of a session that cannot be read to its end: its newest summary, else what the events before the
+        damage say.  None when there is neither."""
+        found = live.read_summary(self.layout)
+        if found is not None and found.form <= FORM and found.state and found.state in _STATES:
+            return found
+        with contextlib.suppress(IpyagentError, OSError):
+            parent = self.header.parent
+            start = None if parent is None else functools.partial(self._inherited, parent)
+            state = before_damage(self.layout, self.first, start)
+            return summarise(self.id, state) if state.seq else found
         return found
 
     def effective_state(self, summary: live.Summary | None = None) -> str:

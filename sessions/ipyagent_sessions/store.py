@@ -8,6 +8,7 @@ another."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,8 +33,8 @@ _CANDIDATES: Final = 8
 
 class Listed(Struct):
     """One line of a listing.  For a session that cannot be read `state` is damaged, or newer (than this version), `problem`
-    says why, and the rest is empty.  `silence` is the seconds since the last sign of life of a running one's holder, once they
-    are too many (`Session.silence`)."""
+    says why, and `summary` is what was known of it, if anything.  `silence` is the seconds since the last sign of life of a
+    running one's holder, once they are too many (`Session.silence`)."""
 
     session_id: str
     summary: live.Summary | None
@@ -97,9 +98,15 @@ class Store(Place):
         except NewerFormat as error:
             return Listed(session_id, None, "newer", str(error))
         except (IpyagentError, OSError) as error:
-            return Listed(session_id, None, "damaged", str(error))
+            return self._damaged(session, str(error))
         except Exception as error:  # noqa: BLE001  # whatever lies in one folder, the others are listed
-            return Listed(session_id, None, "damaged", f"it cannot be read: {type(error).__name__}: {error}")
+            return self._damaged(session, f"it cannot be read: {type(error).__name__}: {error}")
+
+    def _damaged(self, session: Session, problem: str) -> Listed:
+        known = None
+        with contextlib.suppress(IpyagentError, OSError):
+            known = session.last_known()
+        return Listed(session.id, known if known is not None and _is_whole(known, session.id) else None, "damaged", problem)
 
     def children(self, session_id: str) -> list[str]:
         """The ids of the sessions forked from `session_id`."""

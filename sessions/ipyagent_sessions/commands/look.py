@@ -34,7 +34,8 @@ def ls(door: Door, *, everything: bool) -> Table:
     if not everything:
         kept = kept[:LISTED]
     hidden = len(found) - len(kept)
-    note = "\n".join(filter(None, [f"{hidden} more with --all" if hidden else "", clean.standing(door.store)]))
+    damage = [f"{x.session_id} cannot be read: {x.problem}" for x in kept if x.problem and x.summary is not None]
+    note = "\n".join(filter(None, [*damage, f"{hidden} more with --all" if hidden else "", clean.standing(door.store)]))
     none = (
         "no sessions yet"
         if door.store.exists()

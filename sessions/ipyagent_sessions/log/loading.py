@@ -48,11 +48,31 @@ def read_state(layout: Layout, first: int, start: Callable[[], State] | None, un
     if reader.missing:
         low, high = reader.missing[0]
         raise DamageError(
-            f"session {layout.root.name}: events {low} to {high} are damaged or missing "
-            f"({'; '.join(map(str, reader.damage))})",
-            hint=f"all is intact up to event {low - 1}: ipyagent fork {layout.root.name} --at {low - 1}, or restore the file",
+            f"session {layout.root.name}: {_events(low, high)} damaged or missing"
+            + (f" ({'; '.join(map(str, reader.damage))})" if reader.damage else ""),
+            hint=_way_on(layout.root.name, first, low - 1),
         )
     return Loaded(state, snapshot, refused, [str(d) for d in reader.damage], replayed)
+
+
+def _events(low: int, high: int) -> str:
+    return f"event {low} is" if low == high else f"events {low} to {high} are"
+
+
+def _way_on(session: str, first: int, intact: int) -> str:
+    if intact < first:
+        return "nothing before that can be read: restore the file from a copy"
+    return f"all is intact up to event {intact}: ipyagent fork {session} --at {intact}, or restore the file"
+
+
+def before_damage(layout: Layout, first: int, start: Callable[[], State] | None) -> State:
+    """The state before the first event that is damaged or missing: what is known of a session that cannot go on."""
+    state = start() if start is not None else State()
+    for event in Reader(layout, first).events(after=state.seq):
+        if event.seq != state.seq + 1:
+            break
+        folding.apply(state, event)
+    return state
 
 
 def mend_tail(layout: Layout, epoch: int, disk: Disk) -> Damage | None:

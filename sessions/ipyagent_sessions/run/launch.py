@@ -17,7 +17,7 @@ from msgspec import Struct
 from ipyagent_sessions import codec
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
-from ipyagent_sessions.errors import ControlRefused, IpyagentError, ResultLost, UsageError
+from ipyagent_sessions.errors import ControlRefused, DamageError, IpyagentError, NewerFormat, ResultLost, UsageError
 from ipyagent_sessions.lifecycle import ENDED, TaskState
 from ipyagent_sessions.log import live
 from ipyagent_sessions.log.lease import Holder, this_process
@@ -82,12 +82,15 @@ def launch(
     key = run_key(origin, workflow, arguments)
     if not new and session is None:
         stale: set[str] = set()
-        while (found := _same_call(store, key, completed_too=once)) is not None and found.summary is not None:
+        while (found := _same_call(store, key, origin.notebook, completed_too=once)) is not None and found.summary is not None:
             known = store.session(found.session_id)
             if found.summary.state == TaskState.COMPLETED:
                 return Launched(known, None, result_of(known), f"completed before: task {found.summary.task_id}; nothing ran")
             try:
                 handle = resume_task(known, workflow, options=options, origin=origin, resume=resume)
+            except (DamageError, NewerFormat) as error:
+                told = f"task {found.summary.task_id} of this call is unfinished, and its log cannot be read: {error.message}"
+                raise type(error)(told, hint=f"{error.hint}; --new starts another task") from error
             except ControlRefused:  # it has ended, and a crash came before its summary said so
                 if found.session_id in stale:
                     raise
@@ -212,18 +215,47 @@ def result_of(session: Session) -> Any:
     return codec.loads(packed, trust_pickle=system.pickle and session.native)
 
 
-def _same_call(store: Store, key: str, *, completed_too: bool) -> Listed | None:
-    """The newest unfinished task of that key, or, with `completed_too`, a completed one."""
+def _same_call(store: Store, key: str, notebook: str | None, *, completed_too: bool) -> Listed | None:
+    """The newest unfinished task of that key, or, with `completed_too`, a completed one.
+
+    Raises DamageError when there is none, and a session of the notebook cannot even be read so far as to say whose call it
+    holds: begun anew, an unfinished task would do again what it has done.
+    """
     ended = {s.value for s in ENDED}
+    unknown: Listed | None = None
     for found in store.sessions():
         summary = found.summary
         if summary is not None and not summary.state:  # a crash may have come between a task's first event and its summary
             with contextlib.suppress(IpyagentError, OSError):
                 found.summary = summary = summarise(found.session_id, store.session(found.session_id).state())
+        told = summary is not None and bool(summary.state)
+        if found.problem and not told and unknown is None and _is_of(store.session(found.session_id), notebook):
+            unknown = found
         if summary is None or summary.run_key != key:
             continue
-        if summary.state not in ended or (completed_too and summary.state == TaskState.COMPLETED):
-            with contextlib.suppress(IpyagentError):
-                if store.session(found.session_id).native:  # what was imported is not ours to go on with, nor to believe
-                    return found
+        wanted = summary.state not in ended or (completed_too and summary.state == TaskState.COMPLETED)
+        if wanted and _may_be_ours(store.session(found.session_id)):
+            return found
+    if unknown is not None:
+        raise DamageError(
+            f"session {unknown.session_id} may hold this call unfinished, and cannot be read: {unknown.problem}",
+            hint=f"ipyagent verify {unknown.session_id}; delete it when it is not needed, or --new starts another task",
+        )
     return None
+
+
+def _is_of(session: Session, notebook: str | None) -> bool:
+    """Whether a session that cannot be read was made here, in that notebook."""
+    try:
+        return session.native and session.header.notebook == notebook
+    except (IpyagentError, OSError):
+        return False
+
+
+def _may_be_ours(session: Session) -> bool:
+    """Whether a session was made here, or cannot be read so far as to say: what was imported is not ours to go on with, nor to
+    believe."""
+    try:
+        return session.native
+    except (IpyagentError, OSError):
+        return True
