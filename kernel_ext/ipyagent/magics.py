@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
 from ipyagent import origin
-from ipyagent_sessions.errors import IpyagentError, PersistenceError, UsageError
+from ipyagent_sessions.errors import IpyagentError, UsageError, refused_by_disk
 from ipyagent_sessions.textsafe import plain_lines
 
 if TYPE_CHECKING:
@@ -110,9 +110,10 @@ class AgentMagics(Magics):
     @contextlib.contextmanager
     def _foreground(self, options: Any) -> Generator[None, None, None]:
         """Refuse a foreground task inside another one: it would wait for itself."""
+        from ipyagent_sessions.commands.dispatch import STARTING
         from ipyagent_sessions.run.inside import current
 
-        runs = options.command in ("run", "ask", "resume", "rerun") and not options.bg
+        runs = options.command in STARTING and not options.bg
         if runs and (self._following or current() is not None):
             raise UsageError(
                 "a foreground task cannot be started inside another one", hint="start it with --bg, or after this one"
@@ -158,5 +159,4 @@ def _named_disk() -> Generator[None, None, None]:
     try:
         yield
     except OSError as error:
-        where = error.filename or "the store"
-        raise PersistenceError(f"{where}: {error.strerror or error}", hint="free some space, or mend the disk") from error
+        raise refused_by_disk(error) from error

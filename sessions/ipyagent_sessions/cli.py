@@ -20,7 +20,7 @@ from ipyagent_sessions.commands.dispatch import perform
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.commands.health import Judged
 from ipyagent_sessions.commands.start import Ended
-from ipyagent_sessions.errors import IpyagentError, UsageError
+from ipyagent_sessions.errors import IpyagentError, UsageError, refused_by_disk
 from ipyagent_sessions.log.lease import this_process
 from ipyagent_sessions.run import outage
 from ipyagent_sessions.run.launch import Origin
@@ -103,7 +103,7 @@ def main(argv: list[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        print(plain_lines(f"ipyagent: {error.filename or 'the store'}: {error.strerror or error}"), file=sys.stderr)
+        print(plain_lines(f"ipyagent: {refused_by_disk(error)}"), file=sys.stderr)
         return 1
 
 

@@ -159,7 +159,7 @@ def _pack(value: Any, path: str, pickle: bool) -> Any:
 
         return {"$": "pickle", "v": base64.b64encode(cloudpickle.dumps(value)).decode()}
     raise NotSerialisable(
-        f"{path} is a {kind.__module__}.{kind.__qualname__}, which has no durable form",
+        f"{path} is of type {kind.__module__}.{kind.__qualname__}, which has no durable form",
         hint="return JSON-like data, a dataclass, a pydantic model, an array or a frame; or opt in with pickle=True",
     )
 
@@ -225,7 +225,7 @@ def _pack_foreign(value: Any, path: str, pickle: bool) -> dict[str, Any] | None:
 def _name(cls: type, path: str) -> str:
     if "<locals>" in cls.__qualname__:
         raise NotSerialisable(
-            f"{path} is a {cls.__qualname__}, and a class defined inside a function cannot be found again",
+            f"{path} is of type {cls.__qualname__}, and a class defined inside a function cannot be found again",
             hint="define the class at the top of the module or in a cell of its own",
         )
     return f"{cls.__module__}:{cls.__qualname__}"
@@ -292,7 +292,7 @@ def _resolve(name: str, tag: str) -> type:
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
         raise NotSerialisable(
-            f"a recorded result is a {qualname}, and {module_name} has none now",
+            f"a recorded result is of type {qualname}, and {module_name} has none now",
             hint="run the cell that defines it, then resume",
         ) from error
     fits = isinstance(found, type) and (

@@ -6,9 +6,12 @@ A setting that has no effect on this installation is accepted, and reported by `
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import re
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -39,12 +42,13 @@ VARIABLE: Final = "IPYAGENT_CONFIG"
 
 def seconds(value: str | float, where: str) -> float:
     """A duration in seconds: a number, or text such as 500ms, 60s, 5m, 2h, 7d.  Raises ConfigError naming `where`."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"):
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max:
         return float(value)
     match = _DURATION.fullmatch(str(value).strip())
-    if match is None:
+    length = float(match[1]) * _UNITS[match[2] or "s"] if match else math.inf
+    if length == math.inf:
         raise ConfigError(f"{where}: {value!r} is not a duration", hint="write it as 60s, 5m, 2h or 7d")
-    return float(match[1]) * _UNITS[match[2] or "s"]
+    return length
 
 
 class CheckpointPolicy(Struct, frozen=True):
@@ -130,10 +134,13 @@ def _triggers(listed: Any) -> tuple[float | None, list[str], list[str]]:
 
 def _include(listed: Any, ignored: list[str]) -> int:
     last = 100
-    for i, item in enumerate(sequence(listed or [], "checkpoint.include")):
+    for i, item in enumerate(sequence([] if listed is None else listed, "checkpoint.include")):
         where = f"checkpoint.include[{i}]"
         entry = mapping(item, where, {"full_state", "event_history", "generated_artifacts"})
-        if entry.get("full_state") is False:
+        whole = entry.get("full_state", True)
+        if not isinstance(whole, bool):
+            raise ConfigError(f"{where}.full_state: {whole!r} is not known", hint="write true")
+        if not whole:
             ignored.append(f"{where}.full_state: false (a checkpoint always holds the full state)")
         if "event_history" in entry:
             match = re.fullmatch(r"last_(\d+)", str(entry["event_history"]))
@@ -148,11 +155,13 @@ def _include(listed: Any, ignored: list[str]) -> int:
 
 
 def _storage(block: Any, ignored: list[str]) -> None:
-    storage = mapping(block or {}, "checkpoint.storage", {"type", "backend", "replication"})
-    if storage.get("type", "local") != "local":
-        ignored.append(f"checkpoint.storage.type: {storage['type']} (files go to the store's folder)")
-    if storage.get("backend", "local") != "local":
-        ignored.append(f"checkpoint.storage.backend: {storage['backend']} (files go to the store's folder)")
+    storage = mapping({} if block is None else block, "checkpoint.storage", {"type", "backend", "replication"})
+    for key in ("type", "backend"):
+        where, named = f"checkpoint.storage.{key}", storage.get(key, "local")
+        if not isinstance(named, str):
+            raise ConfigError(f"{where}: must be a text, not {type(named).__name__}", hint="write local, or leave it out")
+        if named != "local":
+            ignored.append(f"{where}: {named} (files go to the store's folder)")
     copies = storage.get("replication", 1)
     if not isinstance(copies, int) or isinstance(copies, bool) or copies < 1:
         raise ConfigError(f"checkpoint.storage.replication: {copies!r} is not a number of copies", hint="write 1 or more")
@@ -188,17 +197,36 @@ def load_memory(path: Path) -> MemoryPolicy:
 
 
 def _load(path: Path, policy_of: Callable[[Any], _Policy]) -> _Policy:
+    document = read_yaml(path)
+    with naming(path):
+        return policy_of({} if document is None else document)
+
+
+def read_yaml(path: Path) -> Any:
+    """What a YAML file holds, None for an empty one.  Raises ConfigError in one line, with the file and the place in it."""
     import yaml
 
     try:
-        document = yaml.safe_load(path.read_text("utf-8-sig"))
-        return policy_of({} if document is None else document)
+        return yaml.safe_load(path.read_text("utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}", hint="it must be a text file in UTF-8") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path.name}: not valid YAML: {error}") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise ConfigError(f"{path}: not valid YAML: {where}{error.problem}", hint="mend it there") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path}: nested too deeply to be read", hint="look for brackets that are not closed") from error
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that is none, a number of thousands of digits
+        raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}", hint="put a text in quotes") from error
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Generator[None, None, None]:
+    """Put the file before the message of a ConfigError from inside."""
+    try:
+        yield
     except ConfigError as error:
-        raise ConfigError(f"{path.name}: {error.message}", hint=error.hint) from error
+        raise ConfigError(f"{path}: {error.message}", hint=error.hint) from error
 
 
 def store_path() -> Path:

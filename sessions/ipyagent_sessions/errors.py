@@ -7,8 +7,16 @@ terminal, a status on HTTP) and never show a traceback for an `IpyagentError`.
 
 from __future__ import annotations
 
+import errno
+from typing import Final
+
 UPDATE = "install the ipyagent that wrote it, or a newer one: pip install -U ipyagent"
 """What to do about a format that is newer than this version."""
+_MEND: Final = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO), "free some space, or mend the disk"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "see who may read and write there"),
+}
+"""What to do when a disk refuses."""
 
 
 class IpyagentError(Exception):
@@ -51,6 +59,13 @@ class LeaseLost(IpyagentError):
 
 class PersistenceError(IpyagentError):
     """An event could not be put on disk.  Nothing that depends on it has happened."""
+
+
+def refused_by_disk(error: OSError) -> PersistenceError:
+    """What a front end tells of an error of the system that nobody inside knew more about."""
+    return PersistenceError(
+        f"{error.filename or 'the store'}: {error.strerror or error}", hint=_MEND.get(error.errno or 0, "")
+    )
 
 
 class DamageError(IpyagentError):

@@ -271,7 +271,8 @@ async def test_a_complaint_about_an_output_can_be_expected(tmp_path: Path) -> No
         ("- say: a\n  usage: {input: lots}", "(top)[0].usage.input: 'lots' is not a number"),
         ("- say: a\n  tokens_per_s: 0", "(top)[0].tokens_per_s: 0 is not a number"),
         ("- say: a\n  delay_s: soon", "(top)[0].delay_s: 'soon' is not a duration"),
-        ("- [", "not valid YAML"),
+        ("- [", "not valid YAML: line 1, column 4: "),
+        ("[" * 5000, "nested too deeply to be read"),
     ],
 )
 async def test_what_is_wrong_in_a_script_is_named_with_its_place(tmp_path: Path, text: str, says: str) -> None:

@@ -109,12 +109,15 @@ def test_a_change_of_a_file_is_seen_by_the_next_load(project: Path, environ: dic
         ("budget: {task: {usd: lots}}", "budget.task.usd: 'lots' is not an amount"),
         ("budget: {task: {usd: .nan}}", "budget.task.usd: nan is not an amount"),
         ("budget: {session: {tokens: -1}}", "budget.session.tokens: -1 is not a number"),
+        (f"budget: {{task: {{usd: {'9' * 400}}}}}", "is not an amount of money"),
+        (f"budget: {{task: {{steps: {'9' * 400}}}}}", "is not a number"),
         ("budget: {usd: 1}", "budget.usd: unknown key"),
         ("tools: {without: shell}", "tools.without: must be a list"),
         ("model: 5", "model: must be a text"),
         ("secrets: {a: b}", "secrets: must be a list"),
         ("- a", "must hold a mapping, not list"),
-        ("a: [", "not valid YAML"),
+        ("a: [", "not valid YAML: line 1, column 5: expected the node content"),
+        ("[" * 5000, "nested too deeply to be read"),
     ],
 )
 def test_what_is_wrong_is_named_with_file_and_path(project: Path, environ: dict[str, str], text: str, says: str) -> None:

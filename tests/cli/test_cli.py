@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -372,3 +373,31 @@ def test_json_gives_raw_fields_and_not_what_is_shown(terminal: Terminal) -> None
     assert isinstance(done["payload"]["result"], int)
     assert isinstance(done["execution_time_ms"], float)
     assert done["timestamp"].endswith("Z")
+
+
+@pytest.mark.parametrize("words", ["checkpoint here", "fork"])
+@pytest.mark.parametrize(
+    ("code", "todo"),
+    [(errno.ENOSPC, "; free some space, or mend the disk"), (errno.EACCES, "; see who may read and write there"), (99, "")],
+)
+def test_a_disk_that_refuses_is_told_with_what_to_do(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, words: str, code: int, todo: str
+) -> None:
+    terminal("run", "flows:audit")
+
+    def refuse(*args: object, **named: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "mkdir" if words == "fork" else "replace", refuse)
+    said = terminal(*words.split())
+    assert (said.status, said.out) == (1, "")
+    assert said.err.startswith("ipyagent: ")
+    assert said.err.endswith(f": {os.strerror(code)}{todo}\n")
+
+
+@pytest.mark.parametrize(
+    ("target", "kind"), [("flows:square", "Activity"), ("flows:mark", "function"), ("sys:maxsize", "int")]
+)
+def test_what_is_no_workflow_is_named_with_its_type(terminal: Terminal, target: str, kind: str) -> None:
+    said = terminal("run", target)
+    assert f"{target} is of type {kind}, not a workflow; decorate the async function with @workflow" in said.err

@@ -55,6 +55,33 @@ def test_errors_are_one_line_without_a_traceback(notebook: Notebook) -> None:
     assert len(wrong.traceback) == 1
 
 
+def test_nothing_starts_under_settings_that_are_wrong_and_looking_works(notebook: Notebook) -> None:
+    before = notebook.run("%agent ls --all").text.count("audit")
+    (notebook.folder / "ipyagent.yaml").write_text("permissions: {effects: {irreversible: maybe}}\n")
+    try:
+        for line in ("%agent run audit --new", "%agent run audit --new --bg", "%%agent --model test\nhello", "%agent resume"):
+            ran = notebook.run(line)
+            assert (ran.error, len(ran.traceback)) == ("ConfigError", 1), line
+            assert "ipyagent.yaml: permissions.effects.irreversible: 'maybe' is not known" in ran.message
+        assert "wrong" in notebook.run("%agent doctor").text
+        assert notebook.run("%agent ls --all").text.count("audit") == before
+    finally:
+        (notebook.folder / "ipyagent.yaml").unlink()
+
+
+def test_a_full_disk_is_told_with_what_to_do(notebook: Notebook) -> None:
+    notebook.run("%agent run audit --n 1 --new")
+    notebook.run(
+        "import errno\nfrom ipyagent_sessions.session import Session\nfork = Session.fork\n"
+        "def full(*args, **named):\n    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))\n"
+        "Session.fork = full"
+    )
+    ran = notebook.run("%agent fork")
+    notebook.run("Session.fork = fork")
+    assert (ran.error, len(ran.traceback)) == ("PersistenceError", 1)
+    assert "the store: No space left on device; free some space, or mend the disk" in ran.message
+
+
 def test_a_wrong_argument_is_refused_before_anything_is_written(notebook: Notebook) -> None:
     before = notebook.run("%agent ls --all").text.count("audit")
     ran = notebook.run("%agent run audit --n three")
@@ -68,6 +95,8 @@ def test_the_variable_of_a_brace_is_passed_as_it_is_and_ipython_expands_nothing(
     assert ran.text.rstrip().endswith("5")
     said = notebook.run("%agent run audit --n {missing}")
     assert "there is no variable 'missing'" in said.message
+    said = notebook.run("%agent status {count}")
+    assert "{count}: it is of type int, not an id; an id of a session or a task, or @last" in said.message
 
 
 def test_once_returns_the_result_of_the_completed_task_and_runs_nothing(notebook: Notebook) -> None:

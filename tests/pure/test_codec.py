@@ -173,20 +173,20 @@ class Opaque:
 
 
 UNFIT: dict[str, tuple[Callable[[], Any], str]] = {
-    "an object": (Opaque, "value is a .*Opaque"),
-    "inside a list": (lambda: [1, [2, Opaque()]], r"value\[1\]\[1\] is a .*Opaque"),
-    "inside a dict": (lambda: {"a": {"b c": Opaque()}}, r"value\['a'\]\['b c'\] is a"),
-    "as a key": (lambda: {Opaque(): 1}, "value key is a"),
-    "under an int key": (lambda: {3: Opaque()}, r"value\[3\] is a"),
-    "inside a dataclass": (lambda: Plain(1, (Opaque(),)), r"value\.b\[0\] is a"),
-    "inside a struct": (lambda: Record(a={"x": Opaque()}), r"value\.a\['x'\] is a"),
-    "inside a named tuple": (lambda: Pair(1, Opaque()), r"value\[1\] is a"),
-    "a function": (lambda: len, "value is a builtins.builtin_function"),
-    "a generator": (lambda: (n for n in [1]), "value is a builtins.generator"),
-    "a class": (lambda: Plain, "value is a builtins.type"),
-    "a counter, which is more than a dict": (lambda: Counter("aab"), "value is a collections.Counter"),
-    "an ordered dict": (lambda: OrderedDict(a=1), "value is a collections.OrderedDict"),
-    "a memoryview": (lambda: memoryview(b"a"), "value is a builtins.memoryview"),
+    "an object": (Opaque, "value is of type .*Opaque"),
+    "inside a list": (lambda: [1, [2, Opaque()]], r"value\[1\]\[1\] is of type .*Opaque"),
+    "inside a dict": (lambda: {"a": {"b c": Opaque()}}, r"value\['a'\]\['b c'\] is of type"),
+    "as a key": (lambda: {Opaque(): 1}, "value key is of type"),
+    "under an int key": (lambda: {3: Opaque()}, r"value\[3\] is of type"),
+    "inside a dataclass": (lambda: Plain(1, (Opaque(),)), r"value\.b\[0\] is of type"),
+    "inside a struct": (lambda: Record(a={"x": Opaque()}), r"value\.a\['x'\] is of type"),
+    "inside a named tuple": (lambda: Pair(1, Opaque()), r"value\[1\] is of type"),
+    "a function": (lambda: len, "value is of type builtins.builtin_function"),
+    "a generator": (lambda: (n for n in [1]), "value is of type builtins.generator"),
+    "a class": (lambda: Plain, "value is of type builtins.type"),
+    "a counter, which is more than a dict": (lambda: Counter("aab"), "value is of type collections.Counter"),
+    "an ordered dict": (lambda: OrderedDict(a=1), "value is of type collections.OrderedDict"),
+    "a memoryview": (lambda: memoryview(b"a"), "value is of type builtins.memoryview"),
 }
 
 
@@ -209,13 +209,13 @@ def test_a_class_defined_inside_a_function_is_refused_when_it_is_stored_and_not_
     class Local:
         a: int
 
-    with pytest.raises(NotSerialisable, match=r"value\[0\] is a .*Local.* inside a function"):
+    with pytest.raises(NotSerialisable, match=r"value\[0\] is of type .*Local.* inside a function"):
         codec.dumps([Local(1)])
 
 
 def test_a_class_that_is_gone_is_named() -> None:
     body = codec.dumps(Plain(1)).replace(b":Plain", b":Vanished")
-    with pytest.raises(NotSerialisable, match="a recorded result is a Vanished") as raised:
+    with pytest.raises(NotSerialisable, match="a recorded result is of type Vanished") as raised:
         codec.loads(body)
     assert "run the cell that defines it" in raised.value.hint
 
@@ -235,7 +235,7 @@ def test_a_kind_of_a_newer_version_is_refused() -> None:
 def test_pickle_needs_opting_in_to_write_and_trust_to_read() -> None:
     pytest.importorskip("cloudpickle")
     value = {"a": {1, 2}, "o": uuid.UUID(int=1), "f": range(3)}
-    with pytest.raises(NotSerialisable, match=r"value\['f'\] is a builtins.range"):
+    with pytest.raises(NotSerialisable, match=r"value\['f'\] is of type builtins.range"):
         codec.dumps(value)
     body = codec.dumps(value, pickle=True)
     with pytest.raises(NotSerialisable, match="pickled"):

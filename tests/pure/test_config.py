@@ -98,10 +98,18 @@ WRONG = {
     "checkpoint: {include: [{event_history: all}]}": "checkpoint.include[0].event_history: 'all' is not known",
     "checkpoint: {include: [{event_history: last_100000}]}": "checkpoint.include[0].event_history",
     "checkpoint: {include: [{generated_artifacts: copies}]}": "checkpoint.include[0].generated_artifacts",
+    "checkpoint: {include: 0}": "checkpoint.include: must be a list, not int",
+    "checkpoint: {include: [{full_state: 7}]}": "checkpoint.include[0].full_state: 7 is not known",
+    "checkpoint: {include: [{full_state: null}]}": "checkpoint.include[0].full_state: None is not known",
+    "checkpoint: {storage: false}": "checkpoint.storage: must be a mapping, not bool",
+    "checkpoint: {storage: {type: 7}}": "checkpoint.storage.type: must be a text, not int",
+    "checkpoint: {storage: {backend: [1]}}": "checkpoint.storage.backend: must be a text, not list",
     "checkpoint: {storage: {bucket: x}}": "checkpoint.storage.bucket: unknown key",
     "checkpoint: {storage: {replication: three}}": "checkpoint.storage.replication: 'three' is not a number",
     "checkpoint: {retention: {forever: 1d}}": "checkpoint.retention.forever: unknown key",
     "checkpoint: {retention: {failed: soon}}": "checkpoint.retention.failed: 'soon' is not a duration",
+    f"checkpoint: {{retention: {{failed: {'9' * 400}}}}}": "checkpoint.retention.failed: 999",
+    f"checkpoint: {{retention: {{failed: {'9' * 400}d}}}}": "checkpoint.retention.failed: '999",
     "checkpoint: [1]": "checkpoint: must be a mapping, not list",
     "just text": "(top): must be a mapping, not str",
     "[]": "(top): must be a mapping, not list",
@@ -131,12 +139,28 @@ def test_a_file_with_a_byte_order_mark_and_crlf_loads(tmp_path: Path) -> None:
     assert config.load(path) == config.CheckpointPolicy()
 
 
-@pytest.mark.parametrize("body", [b"checkpoint: [", b"\xff\xfe\x00", b"checkpoint: {x: 1}", b"[]", b"0"])
-def test_a_file_that_is_wrong_is_named(tmp_path: Path, body: bytes) -> None:
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b"checkpoint:\n  - [", "not valid YAML: line 2, column 6: expected the node content"),
+        (b"a: \x00", "not valid YAML: unacceptable character #x0000"),
+        (b"[" * 5000, "nested too deeply to be read"),
+        (b"checkpoint: 2026-13-45", "not valid YAML: month must be in 1..12"),
+        (b"checkpoint: " + b"9" * 5000, "not valid YAML: Exceeds the limit"),
+        (b"\xff\xfe\x00", "cannot be read"),
+        (b"checkpoint: {x: 1}", "checkpoint.x: unknown key"),
+        (b"[]", "must be a mapping, not list"),
+        (b"0", "must be a mapping, not int"),
+    ],
+)
+def test_a_file_that_is_wrong_is_named_in_one_line(tmp_path: Path, body: bytes, says: str) -> None:
     path = tmp_path / "mine.yaml"
     path.write_bytes(body)
-    with pytest.raises(ConfigError, match=r"mine\.yaml: "):
+    with pytest.raises(ConfigError) as raised:
         config.load(path)
+    assert raised.value.message.startswith(f"{path}: ")
+    assert says in raised.value.message
+    assert "\n" not in str(raised.value)
 
 
 def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
+from ipyagent_sessions.config import read_yaml
 from ipyagent_sessions.errors import ConfigError
 
 DEFAULT: Final = "default"
@@ -20,14 +21,7 @@ Place = tuple[str, ...]
 
 def read(path: Path) -> dict[str, Any]:
     """The mapping that a YAML file holds; an empty file is an empty mapping.  Raises ConfigError naming the file."""
-    import yaml
-
-    try:
-        document = yaml.safe_load(path.read_text("utf-8-sig"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}", hint="it must be a text file in UTF-8") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not valid YAML: {error}") from error
+    document = read_yaml(path)
     if document is None:
         return {}
     if not isinstance(document, dict):

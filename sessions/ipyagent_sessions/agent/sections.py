@@ -5,7 +5,9 @@ An unknown key or a value of the wrong kind is a ConfigError that names its path
 
 from __future__ import annotations
 
+import math
 import re
+import sys
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any, Final, Literal, TypeVar
@@ -225,7 +227,7 @@ def _effect(value: Any, where: str) -> Effect:
 def _money(value: Any, where: str) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= sys.float_info.max:
         raise ConfigError(f"{where}: {value!r} is not an amount of money", hint="write US dollars: 1 or 0.25")
     return float(value)
 
@@ -234,6 +236,7 @@ def _count(value: Any, where: str) -> int | None:
     if value is None:
         return None
     match = None if isinstance(value, bool) else _COUNT.fullmatch(str(value))
-    if match is None:
+    number = float(match[1]) * {"": 1, "k": 1000, "M": 1_000_000}[match[2]] if match else math.inf
+    if number == math.inf:
         raise ConfigError(f"{where}: {value!r} is not a number", hint="write 100, 50k or 2M")
-    return round(float(match[1]) * {"": 1, "k": 1000, "M": 1_000_000}[match[2]])
+    return round(number)

@@ -44,6 +44,16 @@ class Explained(NamedTuple):
     source: str
 
 
+def check_file(path: Path) -> None:
+    """Read a whole file of settings, also what is not asked for now.  Raises ConfigError naming the file and the path of the
+    first key or value that is wrong."""
+    document = layers.read(path)
+    with config.naming(path):
+        sections.read(document)
+        config.checkpoint_policy(document)
+        config.memory_policy(document)
+
+
 class Settings(Struct, frozen=True):
     """What all layers say together.  Strings hold `${NAME}` as written; `text` and `server` look the values up."""
 
@@ -64,10 +74,8 @@ class Settings(Struct, frozen=True):
         stack: list[layers.Layer] = [(layers.DEFAULT, _DEFAULTS)]
         for path in found:
             document = layers.read(path)
-            try:
+            with config.naming(path):
                 sections.read(document)  # by itself, so that an error names the file it stands in
-            except ConfigError as error:
-                raise ConfigError(f"{path}: {error.message}", hint=error.hint) from error
             stack.append((str(path), document))
         together, origins = layers.merged(stack)
         return cls(**sections.read(together), origins=origins, document=together)

@@ -15,7 +15,7 @@ import psutil
 from ipyagent_sessions import config, upgrade
 from ipyagent_sessions._version import __version__
 from ipyagent_sessions.agent import layers
-from ipyagent_sessions.agent.settings import Settings
+from ipyagent_sessions.agent.settings import Settings, check_file
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.config import CheckpointPolicy, MemoryPolicy
 from ipyagent_sessions.errors import ConfigError
@@ -25,24 +25,38 @@ from ipyagent_sessions.views.shown import Shown, Table
 
 _LOW: Final = 200_000_000
 """Fewer free bytes are called low."""
+_WIDE: Final = 240
+"""Columns of a cell of `doctor`: what is wrong with a file is read to its end."""
+
+
+def files(door: Door) -> list[Path]:
+    """The files that settings come from: the user's, then the project's, which goes before it.  Raises ConfigError when
+    `IPYAGENT_CONFIG` names none."""
+    return [path for path in (config.user_file(os.environ), config.project_file(door.folder)) if path is not None]
+
+
+def refuse_wrong(door: Door) -> None:
+    """Raise ConfigError, naming file and key, when anything in the files of the settings is wrong: nothing is to begin under
+    settings that somebody did not mean."""
+    for path in files(door):
+        check_file(path)
 
 
 def policy_file(door: Door, block: str = "checkpoint") -> Path | None:
     """The configuration file whose block of that name counts: the project's, else the user's; None when neither has one."""
-    for path in (config.project_file(door.folder), config.user_file(os.environ)):
-        if path is not None and block in layers.read(path):
-            return path
-    return None
+    return next((path for path in reversed(files(door)) if block in layers.read(path)), None)
 
 
 def policy_of(door: Door, file: str | None) -> CheckpointPolicy:
-    """The checkpoint policy in force.  Raises ConfigError naming file and key."""
-    path = Path(file) if file else policy_file(door)
-    if path is None:
-        return CheckpointPolicy()
-    if not path.is_file():
-        raise ConfigError(f"there is no file {path}")
-    return config.load(path)
+    """The checkpoint policy in force.  Raises ConfigError naming file and key, also for what is wrong in other blocks."""
+    if file is None:
+        refuse_wrong(door)
+        path = policy_file(door)
+        return CheckpointPolicy() if path is None else config.load(path)
+    if not Path(file).is_file():
+        raise ConfigError(f"there is no file {file}")
+    check_file(Path(file))
+    return config.load(Path(file))
 
 
 def memory_policy_of(door: Door) -> MemoryPolicy:
@@ -92,7 +106,7 @@ def doctor(door: Door) -> Table:
         *_packages(),
         _config(door),
     ]
-    return Table(["what", "found", "state", "to do"], rows)
+    return Table(["what", "found", "state", "to do"], rows, width=_WIDE)
 
 
 def _place(door: Door) -> list[list[str]]:
@@ -140,11 +154,12 @@ def _packages() -> list[list[str]]:
 
 def _config(door: Door) -> list[str]:
     try:
+        found = ", ".join(map(str, files(door))) or "defaults"
         policy = policy_of(door, None)
     except ConfigError as error:
-        return ["config", str(policy_file(door)), "wrong", str(error)]
+        return ["config", "nothing starts with these settings", "wrong", str(error)]
     state = "ok" if not policy.not_in_force else "partly in force"
-    return ["config", str(policy_file(door) or "defaults"), state, "; ".join(policy.not_in_force)]
+    return ["config", found, state, "; ".join(policy.not_in_force)]
 
 
 def _writable(root: Path) -> tuple[str, str]:

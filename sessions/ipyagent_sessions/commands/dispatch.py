@@ -18,6 +18,8 @@ def perform(door: Door, screen: Screen, options: argparse.Namespace) -> Any:
 
     Returns a Shown, the Result of `sql`, or a TaskHandle or Ended for commands that run something.  Raises IpyagentError.
     """
+    if options.command in STARTING:
+        check.refuse_wrong(door)
     if options.command not in _WITHOUT_STORE and not door.store.exists():
         raise NotFound(
             f"there is no store at {door.store.root}",
@@ -28,6 +30,9 @@ def perform(door: Door, screen: Screen, options: argparse.Namespace) -> Any:
             setattr(options, name, door.without_secrets(said))
     return _COMMANDS[options.command](door, screen, options)
 
+
+STARTING: Final = frozenset({"run", "ask", "resume", "rerun"})
+"""Commands that start work."""
 
 _SAID: Final = ("title", "session", "say", "reason", "arguments", "result", "label")
 """Options whose texts are stored."""

@@ -85,7 +85,8 @@ class Door(Struct):
         found = (self.namespace or {}).get(name)
         if not isinstance(found, str):
             raise UsageError(
-                f"{{{name}}}: " + ("there is no such variable" if found is None else f"a {type(found).__name__}, not an id"),
+                f"{{{name}}}: "
+                + ("there is no such variable" if found is None else f"it is of type {type(found).__name__}, not an id"),
                 hint="an id of a session or a task, or @last",
             )
         return found

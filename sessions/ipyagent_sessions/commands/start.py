@@ -12,7 +12,7 @@ from ipyagent_sessions.commands import look, outside, targets
 from ipyagent_sessions.commands.check import policy_of, settings_files
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.commands.follow import Screen, follow
-from ipyagent_sessions.errors import NotFound, TaskNotCompleted, UsageError
+from ipyagent_sessions.errors import ConfigError, NotFound, TaskNotCompleted, UsageError
 from ipyagent_sessions.events import payload_of
 from ipyagent_sessions.lifecycle import ENDED, TaskState
 from ipyagent_sessions.retention import clean
@@ -220,8 +220,7 @@ def go(door: Door, screen: Screen, handle: TaskHandle, *, background: bool) -> T
     if background:
         return handle
     follow(door, handle, screen)
-    told = clean.by_itself(door.store, policy_of(door, None))
-    if told:
+    if told := _cleaned(door):
         screen.update(Shown(told))
     try:
         return Ended(handle.session.id, handle.task_id, handle.result(), handle.kind)
@@ -231,6 +230,14 @@ def go(door: Door, screen: Screen, handle: TaskHandle, *, background: bool) -> T
             screen.final(Shown("\n".join(left)))
         error.hint = _hint(door, handle.session, error.state)
         raise
+
+
+def _cleaned(door: Door) -> str:
+    """Let go what has outlived its time, and say so; settings that became wrong since the start do not cost a task its end."""
+    try:
+        return clean.by_itself(door.store, policy_of(door, None))
+    except ConfigError as error:
+        return f"nothing was cleaned up: {error}"
 
 
 def _hint(door: Door, session: Session, state: str) -> str:

@@ -45,7 +45,7 @@ def find(door: Door, name: str) -> Workflow:
         return AgentWorkflow(found, name)
     if not isinstance(found, Workflow):
         raise UsageError(
-            f"{name} is a {type(found).__name__}, not a workflow", hint="decorate the async function with @workflow"
+            f"{name} is of type {type(found).__name__}, not a workflow", hint="decorate the async function with @workflow"
         )
     return found
 

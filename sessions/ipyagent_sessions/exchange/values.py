@@ -59,7 +59,7 @@ def picture(session: Session, seq: int) -> Value:
     """The picture that a tool made at event `seq`.  Raises NotFound."""
     event = session.event(seq)
     if event.event_type != "PictureMade":
-        raise NotFound(f"event {seq} of session {session.id} is a {event.event_type}, not a picture")
+        raise NotFound(f"event {seq} of session {session.id} is of type {event.event_type}, not a picture")
     try:
         return Value(_bytes(session.blobs.read(str(payload_of(event).get("blob")))))
     except IpyagentError as error:

@@ -17,13 +17,14 @@ A file may also be just the list of turns of one conversation.
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
 
-from ipyagent_sessions.config import mapping, seconds, sequence
+from ipyagent_sessions.config import mapping, naming, read_yaml, seconds, sequence
 from ipyagent_sessions.errors import ConfigError, UsageError
 
 _TURN: Final = {"expect", "think", "say", "call", "usage", "cost", "delay_s", "tokens_per_s", "error"}
@@ -69,20 +70,11 @@ class Conversation(Struct, frozen=True):
 
 def load(path: Path) -> tuple[Conversation, ...]:
     """Its conversations.  Raises UsageError for a missing file, ConfigError naming file and path of an error."""
-    import yaml
-
-    try:
-        document = yaml.safe_load(path.read_text("utf-8-sig"))
-    except FileNotFoundError as error:
-        raise UsageError(f"there is no script {path}", hint="a relative name starts at the notebook's folder") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: cannot be read: {error}", hint="a script is a text file in UTF-8") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not valid YAML: {error}") from error
-    try:
+    if not os.path.exists(path):
+        raise UsageError(f"there is no script {path}", hint="a relative name starts at the notebook's folder")
+    document = read_yaml(path)
+    with naming(path):
         return _conversations(document)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error.message}", hint=error.hint) from error
 
 
 def _conversations(document: Any) -> tuple[Conversation, ...]:
