@@ -145,23 +145,43 @@ class Session:
 
     # Reading
 
-    def events(self, after: int = 0, until: int | None = None, *, lineage: bool = True) -> Iterator[ev.Event]:
-        """The events with `after` < seq <= `until`, those inherited from ancestors first unless `lineage` is false."""
+    def events(
+        self,
+        after: int = 0,
+        until: int | None = None,
+        *,
+        lineage: bool = True,
+        missing: list[tuple[int, int]] | None = None,
+    ) -> Iterator[ev.Event]:
+        """The events with `after` < seq <= `until`, those inherited from ancestors first unless `lineage` is false.
+
+        What is damaged or missing between them is added to `missing`, as pairs of first and last.
+        """
         parent = self.header.parent
         if lineage and parent is not None and after < parent.seq and self.parent is not None:
-            yield from self.parent.events(after, min(parent.seq, until) if until is not None else parent.seq)
+            end = min(parent.seq, until) if until is not None else parent.seq
+            yield from self.parent.events(after, end, missing=missing)
         if until is None or until >= self.first:
-            yield from Reader(self.layout, self.first).events(max(after, self.first - 1), until)
+            reader = Reader(self.layout, self.first)
+            yield from reader.events(max(after, self.first - 1), until)
+            if missing is not None:
+                missing += reader.missing
 
     def last_seq(self) -> int:
         """The newest seq on disk."""
         return Reader(self.layout, self.first).last_seq()
 
     def event(self, seq: int) -> ev.Event:
-        """The event of that seq.  Raises NotFound."""
+        """The event of that seq.  Raises NotFound, and DamageError when it is damaged or missing."""
         for event in self.events(seq - 1, seq):
             return event
-        raise NotFound(f"session {self.id} has no event {seq}", hint=f"it ends at {self.last_seq()}")
+        last = self.last_seq()
+        if 0 < seq < last:
+            raise DamageError(
+                f"session {self.id}: event {seq} is damaged or missing",
+                hint=f"ipyagent verify {self.id} says where; restore the file from a copy",
+            )
+        raise NotFound(f"session {self.id} has no event {seq}", hint=f"it ends at {last}")
 
     def loaded(self, until: int | None = None) -> Loaded:
         """The state after `until` (default: the end), and how it was found.  Raises DamageError, NewerFormat."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from tests.run.harness import Engine, Gate, Witness
+from tests.run.harness import PATIENCE, Engine, Gate, Witness, bodies
 
+from ipyagent_sessions.commands import look
+from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.errors import DamageError
 from ipyagent_sessions.run import launch
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import workflow
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
+from ipyagent_sessions.testing import wait_until
 
 
 def overwritten(session: Session, number: int) -> None:
@@ -68,3 +71,35 @@ def test_a_session_of_which_nothing_can_be_read_may_hold_the_call(engine: Engine
     with pytest.raises(DamageError, match=rf"session {session.id} may hold this call unfinished.*--new"):
         launch.launch(store, flow)
     assert len(store.session_ids()) == 1
+
+
+def test_damage_that_a_checkpoint_covers_is_told_by_the_resume_the_log_and_a_replay(
+    engine: Engine, store: Store, gate: Gate
+) -> None:
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> str:
+        for n in range(5):
+            await ctx.run(abs, n)
+        async with ctx.stage("one"):
+            await ctx.run(abs, 1)
+        await ctx.run(gate.passing)
+        return "done"
+
+    handle = engine.start(flow)
+    gate.reached()
+    session = handle.session
+    wait_until(lambda: session.checkpoints() != [], timeout=PATIENCE, what="a snapshot")
+    engine.crash(handle)
+    gate.open()
+    overwritten(session, 5)
+    lost = session.layout.journals()[-1].first + 5
+    with pytest.raises(DamageError, match=rf"event {lost} is damaged or missing; ipyagent verify {session.id}"):
+        session.event(lost)
+    shown = look.log(session, last=50, event_type=None).text
+    assert f"event {lost} is damaged or missing; ipyagent verify {session.id} says where" in shown
+    assert f"event {lost} is damaged" in look.replay(Door(store, "user:anna"), session, to=None, last=50).text
+    assert engine.resume(session, flow).result(10) == "done"
+    (alarm,) = bodies(session, "AlarmRaised")
+    assert alarm["kind"] == "damage"
+    assert alarm["text"].startswith(f"event {lost} damaged or missing, and the checkpoint at event ")
+    assert "at offset" in alarm["text"]

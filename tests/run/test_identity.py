@@ -557,3 +557,19 @@ def test_definitions_that_cannot_run_are_refused_before_anything_starts(engine: 
     with pytest.raises(UsageError, match="is a workflow and is not called directly"):
         flow(1)
     assert list(engine.store.session_ids()) == []
+
+
+def test_a_resume_whose_workflow_takes_other_arguments_now_is_refused_before_it_starts(engine: Engine) -> None:
+    async def before(ctx: Context, n: int) -> None:
+        await ctx.approve("on?")
+
+    async def after(ctx: Context, m: int, k: int) -> None:
+        await ctx.approve("on?")
+
+    after.__qualname__ = before.__qualname__  # the same cell, edited
+    session = engine.ended(engine.start(Workflow(before), 3, headless=True), "suspended")
+    last = session.last_seq()
+    with pytest.raises(UsageError, match=r"so the task was started; .*undo that change to go on, or .*--new"):
+        _ = engine.resume(session, Workflow(after))
+    assert session.last_seq() == last, "nothing was logged"
+    assert not session.held()

@@ -41,7 +41,7 @@ def test_the_log_tells_the_six_steps_and_the_view_counts_them(
     assert engine.resume(session, flow).result(10) == "done"
     (told,) = bodies(session, "RecoveryCompleted")
     assert list(told["steps"]) == ["detect", "assess", "prepare", "restore", "continue", "verify"]
-    assert "is gone" in told["steps"]["detect"]
+    assert "is this one, and had let go" in told["steps"]["detect"]
     assert "after it" in told["steps"]["assess"]
     assert told["steps"]["prepare"].endswith("environment and files are as they were")
     assert told["steps"]["restore"].startswith("goal: count the files; 1 stage is done")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, Final
 
 import msgspec
@@ -122,17 +123,25 @@ def status(door: Door, session: Session) -> Shown:
 
 def log(session: Session, *, last: int, event_type: str | None) -> Table:
     """The newest events, oldest first.  The data are the events as they were written."""
-    end = session.last_seq()
+    end, missing = session.last_seq(), list[tuple[int, int]]()
     after = 0 if event_type else max(0, end - last)
-    found = [event for event in session.events(after=after) if event_type is None or event.event_type == event_type][-last:]
+    wanted = (e for e in session.events(after=after, missing=missing) if event_type is None or e.event_type == event_type)
+    found = list(deque(wanted, maxlen=last))
+    gaps = "\n".join(_gap(session, low, high) for low, high in missing)
     return Table(
         ["seq", "time", "event", "activity", "what"],
         [row for event in found for row in _log_rows(event)],
         right=["seq"],
-        empty="no events of that kind",
+        note=gaps,
+        empty="\n".join(filter(None, ["no events of that kind", gaps])),
         width=WIDE,
         data=[{**{f: getattr(event, f) for f in event.__struct_fields__}, "payload": payload_of(event)} for event in found],
     )
+
+
+def _gap(session: Session, low: int, high: int) -> str:
+    which = f"event {low} is" if low == high else f"events {low} to {high} are"
+    return f"{which} damaged or missing; ipyagent verify {session.id} says where"
 
 
 def _log_rows(event: Event) -> list[list[Any]]:
@@ -200,13 +209,15 @@ def replay(door: Door, session: Session, *, to: str | None, last: int) -> Shown:
     """What happened up to an event or a checkpoint, rebuilt from the log: no model and no tool is called, nothing is
     written."""
     until = at_of(session, to)
-    picture = card_of(door, session, until if until is not None else session.last_seq())
+    picture = card_of(door, session, until if until is not None else session.last_seq() or None)
     first = max(1, picture.seq - last + 1)
-    rows = [row for event in session.events(after=first - 1, until=until) for row in _log_rows(event)]
+    missing = list[tuple[int, int]]()
+    rows = [row for event in session.events(after=first - 1, until=until, missing=missing) for row in _log_rows(event)]
     columns, right = ["seq", "time", "event", "activity", "what"], frozenset(["seq"])
     head = f"replay of {session.id}, events {first} to {picture.seq}; nothing is executed"
     if first > 1:
         head += f"\n{first - 1} earlier events with --last {picture.seq}"
+    head += "".join(f"\n{_gap(session, low, high)}" for low, high in missing)
     listed = text_view.table(columns, rows, right=right, width=WIDE)
     text = f"{head}\n\n{listed}\n\n{text_view.card(picture, prefix=door.prefix)}"
     html = html_view.pre(head) + html_view.table(columns, rows, right=right) + html_view.card(picture, prefix=door.prefix)

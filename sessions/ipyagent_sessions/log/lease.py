@@ -246,11 +246,12 @@ def _held(layout: Layout) -> LeaseHeld:
     holder = _named(layout)
     age = silence(layout)
     who = holder.describe() if holder else "another process"
+    who += ", this process" if holder and (holder.pid, holder.host) == (os.getpid(), host()) else ""
     silent = f", silent for {age:.0f} s" if age is not None else ""
     return LeaseHeld(
         f"session {layout.root.name} is held by {who}{silent}",
         hint="its task goes on there; pause, cancel and approve work from here"
-        + ("; take it over with ipyagent resume --take-over" if silent else ""),
+        + (f"; take it over with ipyagent resume {layout.root.name} --take-over" if silent else ""),
     )
 
 

@@ -88,7 +88,10 @@ def queue(
     return task_id
 
 
-def recorded_arguments(session: Session, state: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def recorded_arguments(session: Session, state: Any) -> Call:
     """The arguments the current task was queued with."""
     body = msgspec.json.decode(session.event(state.system_state.queued_seq).payload, type=p.TaskQueued)
     packed = session.blobs.read(body.args_blob) if body.args_blob else bytes(memoryview(body.args))
@@ -148,6 +151,9 @@ def _go_on(run: TaskRun, resume: Resume, now: dict[str, Any]) -> None:
     run.emit("TaskResumed", resumed, actor=run.options.actor)
     if differences:
         run.emit("AlarmRaised", p.AlarmRaised("changed_since", "; ".join(differences)))
+    for text in recovery.unseen_damage(run):
+        if f"damage: {text}" not in run.state.alarms:
+            run.emit("AlarmRaised", p.AlarmRaised("damage", text))
     configured = _reconfigured(before.get("config", {}), now["config"])
     if configured:
         run.emit("ConfigChanged", p.ConfigChanged(configured), actor=run.options.actor)

@@ -340,13 +340,15 @@ def cancel_at_rest(appender: Appender, control: Control) -> None:
 
 def find_approval(state: State, wanted: str | None) -> str:
     """The id of the approval meant by `wanted`, or of the only one that waits.  Raises NotFound."""
-    pending = [key for key, a in state.execution_state.approvals.items() if a.answer is None]
+    found = state.execution_state.approvals
+    pending = [key for key, a in found.items() if a.answer is None]
     if wanted is not None:
-        if wanted not in state.execution_state.approvals:
+        if wanted not in found:
             raise NotFound(f"there is no approval {wanted!r}", hint=f"waiting: {', '.join(pending) or 'none'}")
         return wanted
     if not pending:
-        raise NotFound("nothing waits for an answer in this session")
+        answered = [f"{key} was {a.choice or a.answer} by {a.by or 'nobody'} at {a.answered_at}" for key, a in found.items()]
+        raise NotFound("nothing waits for an answer in this session" + (f": {answered[-1]}" if answered else ""))
     if len(pending) > 1:
         raise NotFound(f"{len(pending)} approvals wait: {', '.join(pending)}", hint="say which one with --approval")
     return pending[0]

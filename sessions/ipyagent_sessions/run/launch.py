@@ -20,9 +20,10 @@ from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import ControlRefused, DamageError, IpyagentError, NewerFormat, ResultLost, UsageError
 from ipyagent_sessions.lifecycle import ENDED, TaskState
 from ipyagent_sessions.log import live
+from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.lease import Holder, this_process
 from ipyagent_sessions.run import identity
-from ipyagent_sessions.run.beginning import Resume, queue, to_redo
+from ipyagent_sessions.run.beginning import Call, Resume, queue, recorded_arguments, to_redo
 from ipyagent_sessions.run.definitions import Workflow
 from ipyagent_sessions.run.task import RunOptions
 from ipyagent_sessions.run.worker import TaskHandle
@@ -153,6 +154,7 @@ def resume_task(
         _refuse_ended(session, system.task_id, system.status or "", system.ended_at or "")
         _refuse_other(session, system.target, workflow)
         to_redo(appender.state, resume.redo if resume else ())
+        call = _recorded_call(session, appender, workflow)
     except BaseException:
         appender.close()
         raise
@@ -161,7 +163,19 @@ def resume_task(
         durability=system.durability,
         pickle=options.pickle or system.pickle,
     )
-    return TaskHandle(session, appender, workflow, options, resume or Resume())
+    return TaskHandle(session, appender, workflow, options, resume or Resume(), call)
+
+
+def _recorded_call(session: Session, appender: Appender, workflow: Workflow) -> Call:
+    """The arguments that the task was started with.  Raises UsageError when the workflow takes others now, DamageError and
+    NotSerialisable when they cannot be read."""
+    args, kwargs = recorded_arguments(session, appender.state)
+    try:
+        workflow.bind(args, kwargs)
+    except UsageError as error:
+        hint = f"{error.hint}; undo that change to go on, or start another task with --new"
+        raise UsageError(f"{error.message}: so the task was started", hint=hint) from error
+    return args, kwargs
 
 
 def _refuse_ended(session: Session, task_id: str | None, status: str, since: str) -> None:

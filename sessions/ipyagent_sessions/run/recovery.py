@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import deque
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
+from ipyagent_sessions.log import sealing
 from ipyagent_sessions.log.lease import Holder, boot, host, is_alive
 from ipyagent_sessions.log.live import Live
+from ipyagent_sessions.log.reader import Reader
 from ipyagent_sessions.run import control, resources
 from ipyagent_sessions.run.task import TaskRun
 from ipyagent_sessions.state import Active, State
@@ -130,9 +133,26 @@ def _how_it_is(holder: dict[str, Any]) -> str:
     pid = holder.get("pid", "?")
     with contextlib.suppress(msgspec.ValidationError):
         known = msgspec.convert(holder, Holder)
-        if known.pid != os.getpid() and is_alive(known, heartbeat_age=None):
+        here = is_alive(known, heartbeat_age=None)
+        if here and known.pid == os.getpid():
+            return f"process {pid} is this one, and had let go: its disk refused the log, or another holder took over"
+        if here:
             return f"process {pid} gave no sign of life and was taken over from: it is stopped, not gone, and appends no more"
     return f"process {pid} is gone and left the lease"
+
+
+def unseen_damage(run: TaskRun) -> list[str]:
+    """What is damaged or missing in the journals before the checkpoint that the state was read from, in words: a resume reads
+    nothing of it, and segments are read by `verify`."""
+    appender = run.appender
+    if appender.loaded.checkpoint is None:
+        return []
+    reader = Reader(appender.layout, appender.first)
+    after = max(sealing.sealed_until(appender.layout), appender.first - 1)
+    deque(reader.events(after=after, until=appender.loaded.checkpoint), maxlen=0)
+    where = f"; {'; '.join(map(str, reader.damage))}" if reader.damage else ""
+    covered = f"damaged or missing, and the checkpoint at event {appender.loaded.checkpoint} covers it{where}"
+    return [f"{f'event {low}' if low == high else f'events {low} to {high}'} {covered}" for low, high in reader.missing]
 
 
 def _killed_since(known: Live, holder: dict[str, Any]) -> int:

@@ -52,9 +52,11 @@ async def drive(
     options: RunOptions,
     resume: Resume | None = None,
     *,
+    call: beginning.Call | None = None,
     on_run: Callable[[TaskRun], None] | None = None,
 ) -> Outcome:
-    """Run the session's current task until it ends or stops; the appender stays open.
+    """Run the session's current task until it ends or stops; the appender stays open.  `call` are its recorded arguments, if
+    they were read before.
 
     Raises ControlRefused when there is nothing to run.
     """
@@ -65,7 +67,7 @@ async def drive(
             f"{what}, there is nothing to resume",
             hint=f"start a new task, or go on from a checkpoint: ipyagent fork {session.id} --at SEQ",
         )
-    args, kwargs = beginning.recorded_arguments(session, appender.state)
+    args, kwargs = call or beginning.recorded_arguments(session, appender.state)
     workflow.bind(args, kwargs)
     run = TaskRun(session, appender, system.task_id, options, workflow.default_effect)
     if on_run is not None:

@@ -19,7 +19,7 @@ from ipyagent_sessions.log import inbox, live
 from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.inbox import Control
 from ipyagent_sessions.run import loop
-from ipyagent_sessions.run.beginning import Resume
+from ipyagent_sessions.run.beginning import Call, Resume
 from ipyagent_sessions.run.definitions import Workflow
 from ipyagent_sessions.run.runner import Outcome, drive
 from ipyagent_sessions.run.task import RunOptions, TaskRun
@@ -31,7 +31,13 @@ class TaskHandle:
     """A task that runs in this process.  Awaitable; `result()` gives its value or raises TaskNotCompleted."""
 
     def __init__(
-        self, session: Session, appender: Appender, workflow: Workflow, options: RunOptions, resume: Resume | None
+        self,
+        session: Session,
+        appender: Appender,
+        workflow: Workflow,
+        options: RunOptions,
+        resume: Resume | None,
+        call: Call | None = None,
     ) -> None:
         self.session = session
         self.task_id = appender.state.system_state.task_id or ""
@@ -44,7 +50,7 @@ class TaskHandle:
         self._done = threading.Event()
         context = contextvars.copy_context()
         self._thread = threading.Thread(
-            target=lambda: context.run(self._main, workflow, resume), name=f"ipyagent-{self.task_id}", daemon=True
+            target=lambda: context.run(self._main, workflow, resume, call), name=f"ipyagent-{self.task_id}", daemon=True
         )
         self._thread.start()
 
@@ -98,10 +104,10 @@ class TaskHandle:
             await asyncio.sleep(0.1)
         return self.result()
 
-    def _main(self, workflow: Workflow, resume: Resume | None) -> None:
+    def _main(self, workflow: Workflow, resume: Resume | None, call: Call | None) -> None:
         try:
             with asyncio.Runner(loop_factory=loop.new) as runner:
-                self.outcome = runner.run(self._drive(workflow, resume))
+                self.outcome = runner.run(self._drive(workflow, resume, call))
         except BaseException as error:  # noqa: BLE001  # kept for result(): this thread has nobody else to tell
             self.trouble = error
             self._record(error)
@@ -111,8 +117,8 @@ class TaskHandle:
             finally:
                 self._done.set()
 
-    async def _drive(self, workflow: Workflow, resume: Resume | None) -> Outcome:
-        return await drive(self.session, self._appender, workflow, self.options, resume, on_run=self._began)
+    async def _drive(self, workflow: Workflow, resume: Resume | None, call: Call | None) -> Outcome:
+        return await drive(self.session, self._appender, workflow, self.options, resume, call=call, on_run=self._began)
 
     def _began(self, run: TaskRun) -> None:
         self.run = run
