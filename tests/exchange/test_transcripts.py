@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -90,8 +92,9 @@ def test_a_session_of_claude_code_is_told_task_by_task(store: Store) -> None:
     assert [(c["tool"], c["state"], c["command"]) for c in calls] == [
         ("Bash", "completed", "wc -w notes.txt"),
         ("Read", "failed", None),
-        ("Bash", "open", "wc -l notes.txt"),
-    ]
+        ("Bash", "failed", "wc -l notes.txt"),
+    ], "of a call without a result nothing more will be known here"
+    assert calls[2]["error"] == "the transcript holds no result of it"
     assert session.summary().title == "Count the words"
     bodies = [payload_of(e) for e in session.events() if e.event_type == "MessageAdded"]
     assert [b.get("text", "") for b in bodies if b["role"] == "assistant"] == ["I look.", "Seven.", ""]
@@ -105,6 +108,69 @@ def test_what_an_answer_used_is_counted_once_although_it_stands_in_several_lines
     assert (session.state().input_tokens, session.state().output_tokens) == (5 + 100 + 9 + 11, 30 + 4 + 6)
     (cost,) = store.sql("select max(cost_usd) as cost from usage").rows()
     assert cost["cost"] is None, "unknown is not 0"
+
+
+def said_by(name: str, model: str, output_tokens: int, *content: Any) -> dict[str, Any]:
+    """A line of an answer of Claude Code; a text in it names a call."""
+    parts = [{"type": "tool_use", "id": c, "name": "Bash", "input": {}} if isinstance(c, str) else c for c in content]
+    message = {"id": name, "model": model, "content": parts, "usage": {"input_tokens": 7, "output_tokens": output_tokens}}
+    return {"type": "assistant", "sessionId": "s", "timestamp": "2026-01-01T00:00:01Z", "message": message}
+
+
+def result(call: str) -> dict[str, Any]:
+    return person([{"type": "tool_result", "tool_use_id": call, "content": f"{call} is done"}])
+
+
+def test_lines_of_one_answer_are_one_answer_although_a_result_stands_between(store: Store, tmp_path: Path) -> None:
+    done = {"type": "text", "text": "Done."}
+    lines = [said_by("m1", "x", 5, "a"), result("a"), said_by("m1", "x", 120, "b"), result("b"), said_by("m2", "x", 30, done)]
+    _, session = brought(store, written(tmp_path, person("go"), *lines))
+    assert (session.state().requests, session.state().input_tokens, session.state().output_tokens) == (2, 14, 150)
+    bodies = [payload_of(e) for e in session.events() if e.event_type == "MessageAdded"]
+    assert [(b["role"], b.get("tools", [])) for b in bodies] == [
+        ("user", []),
+        ("assistant", ["Bash", "Bash"]),
+        ("tool", []),
+        ("assistant", []),
+    ]
+    assert bodies[2]["text"] == "Bash: a is done\nBash: b is done"
+    assert store.sql("select distinct state from tool_calls").rows() == [{"state": "completed"}]
+
+
+def test_the_rest_of_an_answer_after_a_prompt_is_told_there_and_counted_once(store: Store, tmp_path: Path) -> None:
+    lines = [said_by("m1", "x", 5, "a"), result("a"), person("faster"), said_by("m1", "x", 120, "b"), result("b")]
+    _, session = brought(store, written(tmp_path, person("go"), *lines))
+    assert (store.sql("select count(*) as n from usage").rows(), session.state().output_tokens) == ([{"n": 1}], 120)
+    assert [t["title"] for t in store.sql("select title from tasks order by title").rows()] == ["faster", "go"]
+    assert store.sql("select distinct state from tool_calls").rows() == [{"state": "completed"}]
+
+
+def test_each_task_names_the_model_that_answered_it(store: Store, tmp_path: Path) -> None:
+    known = [person("one"), said_by("m1", "first", 1), person("two"), said_by("m2", "second", 1), said_by("m3", "third", 1)]
+    _, session = brought(store, written(tmp_path, *known, person("three"), said_by("m4", "<synthetic>", 0), person("four")))
+    models = [payload_of(e).get("model", "") for e in session.events() if e.event_type == "TaskQueued"]
+    assert models == ["first", "second", "", ""]
+
+
+def test_what_the_program_writes_in_a_persons_name_begins_no_task(store: Store, tmp_path: Path) -> None:
+    stopped = {"type": "text", "text": "[Request interrupted by user for tool use]"}
+    lines = [
+        person("<command-name>/clear</command-name>\n  <command-message>clear</command-message>"),
+        person("count"),
+        said_by("m1", "x", 1, "a"),
+        person([{"type": "tool_result", "tool_use_id": "a", "is_error": True, "content": "refused"}, stopped]),
+        person("<local-command-stdout>Compacted</local-command-stdout>"),
+        person([{"type": "text", "text": "[Request interrupted by user]"}, {"type": "text", "text": "what is <b>?"}]),
+        said_by("m2", "x", 1),
+    ]
+    taken, session = brought(store, written(tmp_path, *lines))
+    assert [t["title"] for t in store.sql("select title from tasks order by queued, title").rows()] == [
+        "count",
+        "what is <b>?",
+    ]
+    assert (taken.tasks, session.summary().title) == (2, "count")
+    roles = [payload_of(e)["role"] for e in session.events() if e.event_type == "MessageAdded"]
+    assert roles == ["system", "user", "assistant", "tool", "system", "system", "system", "user", "assistant"]
 
 
 def test_an_answer_is_a_model_request_from_what_came_before_it_to_the_answer(store: Store, tmp_path: Path) -> None:
@@ -239,6 +305,13 @@ def test_what_is_no_transcript_is_refused_with_what_is_one(store: Store, tmp_pat
     with pytest.raises(UsageError, match="cannot be read"):
         transcripts.bring_in(store, tmp_path / "gone.jsonl")
     assert store.session_ids() == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a named pipe of Unix")
+def test_a_pipe_is_refused_and_not_waited_for(store: Store, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with pytest.raises(UsageError, match=r"pipe\.jsonl is no regular file"):
+        transcripts.bring_in(store, tmp_path / "pipe.jsonl")
 
 
 JSON = st.recursive(

@@ -2,8 +2,8 @@
 
 There is no published schema; this follows what versions 1 and 2 write.  A line has `type`; those of type user and assistant
 hold a `message` as the Messages API has it, the others are about the program.  A response is written in several lines of one
-`message.id`, each with the same usage.  What was said stays in the order of the lines, also where a person went back and said
-something else.
+`message.id`, each with what it had used by then; results of its first calls may stand between them.  What was said stays in
+the order of the lines, also where a person went back and said something else.
 
 Lines of sub-agents (`isSidechain`) are conversations of their own: told apart by `agentId`, in older versions by the line that
 their `parentUuid` leads to.  Newer versions write each into a file of its own, in which all lines are such ones.
@@ -33,6 +33,11 @@ _TITLES: Final = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "
 """The lines that give a title, and the field that has it."""
 _SYNTHETIC: Final = "<synthetic>"
 """The model of an answer that no model gave: the program tells of an error that way."""
+_INTERRUPTED: Final = frozenset({"[Request interrupted by user]", "[Request interrupted by user for tool use]"})
+_COMMANDS: Final = ("command-name", "command-message", "command-args", "local-command-stdout", "local-command-stderr")
+_SHELL: Final = ("local-command-caveat", "bash-input", "bash-stdout", "bash-stderr")
+_TAGS: Final = tuple(f"<{name}>" for name in (*_COMMANDS, *_SHELL))
+"""How texts begin that the program writes in the name of the user: what was typed at it, and not at the model."""
 
 
 def knows(record: dict[str, Any]) -> bool:
@@ -87,9 +92,9 @@ class _Conversation:
 
     def __init__(self) -> None:
         self.spoken = Spoken()
+        self._first: dict[str, Answer] = {}
         self._open: Answer | None = None
         self._open_id = ""
-        self._counted: set[str] = set()
 
     def take(self, line: int, at: str, record: dict[str, Any]) -> None:
         message = fields(record.get("message"))
@@ -103,11 +108,7 @@ class _Conversation:
             self.spoken.items.append(Problem(line, "an answer without content"))
             return
         name, model = text(message.get("id")), text(message.get("model"))
-        if self._open is None or not name or name != self._open_id:
-            asked = model != _SYNTHETIC
-            self._open, self._open_id = Answer(line, at, model if asked else "", asked=asked), name
-            self.spoken.items.append(self._open)
-        answer = self._open
+        answer = self._answer(line, at, name, model)
         for part in parts(message["content"]):
             if part.get("type") == "text":
                 answer.text += text(part.get("text"))
@@ -116,27 +117,47 @@ class _Conversation:
             elif part.get("type") == "tool_use":
                 answer.calls.append(Call(text(part.get("id")), text(part.get("name")) or "unnamed", part.get("input")))
         if model != _SYNTHETIC:
-            self._count(answer, name, fields(message.get("usage")))
+            _count(self._first.get(name, answer), fields(message.get("usage")))
 
-    def _count(self, answer: Answer, name: str, usage: dict[str, Any]) -> None:
-        if usage and name not in self._counted:
-            self._counted.add(name)
-            cached = ("cache_creation_input_tokens", "cache_read_input_tokens")
-            answer.input_tokens = tokens(usage, "input_tokens", *cached)
-            answer.output_tokens = tokens(usage, "output_tokens")
-        elif usage and answer.output_tokens is not None:  # of several lines the last one has the whole
-            answer.output_tokens = tokens(usage, "output_tokens") or answer.output_tokens
+    def _answer(self, line: int, at: str, name: str, model: str) -> Answer:
+        """The answer that a line is part of: the newest, or what follows a person's prompt and is no request of its own."""
+        if self._open is None or not name or name != self._open_id:
+            asked = model != _SYNTHETIC
+            self._open = Answer(line, at, model if asked else "", asked=asked and name not in self._first)
+            self._open_id = name
+            self.spoken.items.append(self._open)
+        if name:
+            self._first.setdefault(name, self._open)
+        return self._open
 
     def _user(self, line: int, at: str, message: dict[str, Any], *, system: bool) -> None:
         content = message.get("content")
         if not isinstance(content, list | str):
             self.spoken.items.append(Problem(line, "a message without content"))
             return
-        self._open = None
         said = [part for part in parts(content) if part.get("type") != "tool_result"]
         for part in parts(content):
             if part.get("type") == "tool_result":
                 result, failed = shown(part.get("content")), part.get("is_error") is True
                 self.spoken.items.append(Outcome(line, at, text(part.get("tool_use_id")), result, failed))
-        if said:
-            self.spoken.items.append(Prompt(line, at, shown(said), system))
+        of_program = [part for part in said if _of_program(part)]
+        if of_program:
+            self.spoken.items.append(Prompt(line, at, shown(of_program), system=True))
+        of_person = [part for part in said if not _of_program(part)]
+        if of_person:
+            self.spoken.items.append(Prompt(line, at, shown(of_person), system))
+            self._open = self._open if system else None
+
+
+def _of_program(part: dict[str, Any]) -> bool:
+    """Whether a text in the name of the user is the program's own."""
+    said = text(part.get("text")).strip()
+    return said in _INTERRUPTED or said.startswith(_TAGS)
+
+
+def _count(answer: Answer, usage: dict[str, Any]) -> None:
+    """What a response used: each of its lines tells what it was by then, so the most counts."""
+    read = tokens(usage, "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    written = tokens(usage, "output_tokens")
+    answer.input_tokens = max((count for count in (answer.input_tokens, read) if count is not None), default=None)
+    answer.output_tokens = max((count for count in (answer.output_tokens, written) if count is not None), default=None)

@@ -15,7 +15,7 @@ from ipyagent_sessions import codec, textsafe
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.events import Event
-from ipyagent_sessions.exchange.spoken import Answer, Call, Outcome, Problem, Prompt, Spoken
+from ipyagent_sessions.exchange.spoken import Answer, Call, Item, Outcome, Problem, Prompt, Spoken
 from ipyagent_sessions.log.blobs import THRESHOLD, Blobs
 from ipyagent_sessions.place import VERSION
 
@@ -37,11 +37,11 @@ class Retelling:
         self._answered = False
         self._open: dict[str, tuple[Call, str, Event]] = {}
         self._returns: list[tuple[Call, Any]] = []
-        self._model = next((ev.clean(item.model)[0] for item in spoken.items if isinstance(item, Answer) and item.model), "")
+        self._model = ""
         self._at = self._before = next((item.at for item in spoken.items if not isinstance(item, Problem)), recorded_at)
         prompts = [item.text for item in spoken.items if isinstance(item, Prompt) and not item.system]
         self._emit("SessionCreated", p.SessionCreated(_title(spoken.title or next(iter(prompts), "")) or name))
-        for item in spoken.items:
+        for item, self._model in zip(spoken.items, _models(spoken.items), strict=True):
             self._take(item)
         if self._tasks:
             self._end_task()
@@ -96,15 +96,15 @@ class Retelling:
             self._end_task(min(self._before, self._at))
         self._tasks += 1
         self._answered = False
-        title = _title(prompt.text)
-        self._emit("TaskQueued", p.TaskQueued(self.kind, "agent", title, model=self._model, durability="imported"))
+        title, model = _title(prompt.text), ev.clean(self._model)[0]
+        self._emit("TaskQueued", p.TaskQueued(self.kind, "agent", title, model=model, durability="imported"))
         self._emit("TaskStarted", p.TaskStarted())
 
     def _end_task(self, at: str = "") -> None:
         """End the task, now or at `at`."""
         self._flush(at)
         for call, activity_id, _ in self._open.values():
-            body = p.ActivityFailed(call.name, "NoResult", "the transcript holds no result of it", "tool", aborted=True)
+            body = p.ActivityFailed(call.name, "NoResult", "the transcript holds no result of it", "tool")
             self._emit("ActivityFailed", body, at=at, activity_id=activity_id, attempt=1)
         self._open = {}
         self._emit("TaskCompleted", p.TaskCompleted(), at=at)
@@ -200,6 +200,18 @@ class Retelling:
         name = Blobs.name(body)
         self.blobs[name] = body
         return ev.NULL, name
+
+
+def _models(items: Sequence[Item]) -> list[str]:
+    """For each item the model that answers first in the task that it would begin, empty when none does."""
+    found, model, prompted = list[str](), "", False
+    for item in reversed(items):
+        if isinstance(item, Answer):
+            model = item.model or ("" if prompted else model)
+            prompted = False
+        prompted = prompted or (isinstance(item, Prompt) and not item.system)
+        found.append(model)
+    return found[::-1]
 
 
 def _title(text: str) -> str:

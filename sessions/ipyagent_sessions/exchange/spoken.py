@@ -35,8 +35,8 @@ class Prompt(Struct):
 
 
 class Answer(Struct):
-    """One response of a model; `asked` is false when the program speaks in its place.  Tokens and cost (US dollars) are None
-    when the transcript does not say."""
+    """One response of a model; `asked` is false when the program speaks in its place, and for the rest of a response that was
+    told before.  Tokens and cost (US dollars) are None when the transcript does not say."""
 
     line: int
     at: str

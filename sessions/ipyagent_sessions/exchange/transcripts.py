@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import stat
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -79,8 +80,11 @@ def bring_in(store: Store, path: Path) -> Taken:
 
 
 def _content(path: Path) -> bytes:
-    if path.stat().st_size > LARGEST:
-        raise UsageError(f"{path.name} has {path.stat().st_size:,} bytes, more than {LARGEST:,}", hint="import a part of it")
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):  # to read a pipe would wait for ever
+        raise UsageError(f"{path} is no regular file", hint="write what it gives into a file, and import that")
+    if found.st_size > LARGEST:
+        raise UsageError(f"{path.name} has {found.st_size:,} bytes, more than {LARGEST:,}", hint="import a part of it")
     return path.read_bytes().removeprefix(b"\xef\xbb\xbf")
 
 
