@@ -201,6 +201,7 @@ def test_the_notebook_of_a_transcript_tells_each_call_with_its_arguments(store: 
     assert '` Read {"file_path": "gone.txt"}: ToolError: there is no file gone.txt `' in text
     assert "**` assistant `** calls ` Bash `\n|" in text, "no empty block for an answer without a text"
     assert "null" not in text
+    assert "**completed**\n\n" not in text, "no empty block for a task without a result"
 
 
 def test_a_session_of_codex_is_told_with_what_each_answer_used(store: Store) -> None:

@@ -37,6 +37,10 @@ _TOLD: Final = frozenset(
         "AlarmRaised",
     }
 )
+_ABOUT: Final = {"ApprovalRequested": "details", "ApprovalResolved": "arguments"}
+"""What of an event is told below its line: what a person was asked about, and the arguments as the person changed them."""
+_ENDS: Final = frozenset({"TaskCompleted", "TaskFailed", "TaskCancelled"})
+_OWN: Final = "ipyagent_sessions."
 _LONGEST: Final = 4000
 
 
@@ -55,6 +59,8 @@ class _Writer:
         self._results = 0
         self._rows: list[str] = []
         self._shown: list[Event] = []
+        self._returned: list[Event] = []
+        self._said = ""
         self._began: dict[str, Event] = {}
 
     def write(self) -> Any:
@@ -64,7 +70,7 @@ class _Writer:
         self._head()
         for _, event in told(self.session):
             self._take(event)
-        self._flush()
+        self._end()
         for number, cell in enumerate(self.cells):
             cell["id"] = f"{self.session.id[:40]}-{number}"  # the same session gives the same notebook
         made = v4.new_notebook(cells=self.cells)
@@ -78,6 +84,7 @@ class _Writer:
             f"Session {code(self.session.id)}, {self.state.seq} events, "
             f"{code(self.state.created_at)} to {code(self.state.updated_at)}. "
             f"The newest task is **{system.status.value if system.status else 'none'}**: {code(system.target)}.",
+            *_used(self.state),
             "Written from the log by `export --notebook`. The code cells show what the log holds, where its store is at hand.",
         ]
         self._markdown("\n\n".join(lines))
@@ -88,6 +95,8 @@ class _Writer:
 
     def _take(self, event: Event) -> None:
         kind = event.event_type
+        if kind in _ENDS:
+            self._end()
         if kind == "TaskQueued":
             self._task(payload(self.session, event))
         elif kind == "MessageAdded":
@@ -99,31 +108,45 @@ class _Writer:
             self._started(event)
         elif kind in ("ActivityCompleted", "ActivityFailed"):
             self._ended(event)
+        elif kind == "ActivityCompensated":
+            undone = payload(self.session, event).get("ok", True)
+            self._row(event, "undone" if undone else "undoing failed", line_of(event))
         elif kind in _TOLD:
-            self._flush()
-            who = "" if event.actor == "engine" else f" by {code(event.actor, 80)}"
-            self._markdown(f"{formats.clock(event.timestamp)} **{kind}**{who}: {code(line_of(event), 300)}")
+            self._told(event)
         elif kind == "TaskCompleted":
-            self._flush()
             given = payload(self.session, event).get("result") is not None
-            shown = f"\n\n{_output(values.of_event(self.session, event))}" if given else ""
-            self._markdown(f"{formats.clock(event.timestamp)} **completed**{shown}")
+            shown = _output(values.of_event(self.session, event)) if given else ""
+            new = f"\n\n{shown}" if shown not in ("", self._said) else ""
+            self._markdown(f"{formats.clock(event.timestamp)} **completed**{new}")
+
+    def _told(self, event: Event) -> None:
+        self._flush()
+        who = "" if event.actor == "engine" else f" by {code(event.actor, 80)}"
+        about = payload(self.session, event).get(_ABOUT.get(event.event_type, ""))
+        asked = f"\n\n{fence(_pretty(about))}" if about is not None else ""
+        line = code(line_of(event), 300)
+        self._markdown(f"{formats.clock(event.timestamp)} **{event.event_type}**{who}: {line}{asked}")
 
     def _message(self, body: dict[str, Any]) -> None:
         self._flush()
-        text, tools = str(body.get("text", "")), body.get("tools")
+        role, text, tools = str(body.get("role", "message")), str(body.get("text", "")), body.get("tools")
+        if role == "tool":  # it holds what the calls before it returned
+            self._returned = []
+        elif role == "assistant":
+            self._said = fence(text)
         calls = f" calls {code(', '.join(map(str, tools)))}" if isinstance(tools, list) and tools else ""
         said = f"\n\n{fence(text)}" if text or not calls else ""
-        self._markdown(f"**{code(str(body.get('role', 'message')), 40)}**{calls}{said}")
+        self._markdown(f"**{code(role, 40)}**{calls}{said}")
 
     def _task(self, body: dict[str, Any]) -> None:
-        self._flush()
+        self._end()
+        self._said = ""
         target = str(body.get("target", ""))
         args = body.get("args")
         given = f" with:\n\n{fence(_pretty(args))}" if args is not None else ""
         self._markdown(f"## Task {code(body.get('title') or target)}\n\n{code(target)}{given}")
         source = body.get("source")
-        if not isinstance(source, str) or not source:
+        if not isinstance(source, str) or not source or target.startswith(_OWN):
             return
         if target.startswith("__main__:") and self.session.native:
             self._markdown("It was defined in a cell. The activities that it calls are defined elsewhere in that notebook.")
@@ -142,13 +165,15 @@ class _Writer:
         body = payload(self.session, event)
         if body.get("kind") in ("stage", "value", "sleep", "note"):
             return
-        took = formats.duration(event.execution_time_ms / 1000) if event.execution_time_ms is not None else ""
         state = "completed" if event.event_type == "ActivityCompleted" else "failed"
-        cells = [code(event.activity_id or "", 100), state, took, code(self._did(event, body), 300)]
+        self._row(event, state, self._did(event, body))
+        if state == "completed" and body.get("result") is not None and body.get("kind") != "model":
+            (self._returned if body.get("kind") == "tool" else self._shown).append(event)
+
+    def _row(self, event: Event, state: str, did: str) -> None:
+        took = formats.duration(event.execution_time_ms / 1000) if event.execution_time_ms is not None else ""
+        cells = [code(event.activity_id or "", 100), state, took, code(did, 300)]
         self._rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-        if state == "completed" and body.get("result") is not None and self._results < RESULTS:
-            self._results += 1
-            self._shown.append(event)
 
     def _did(self, event: Event, body: dict[str, Any]) -> str:
         """What an activity was: of a tool its arguments, and its error if it failed."""
@@ -156,7 +181,7 @@ class _Writer:
         if body.get("kind") != "tool" or began is None:
             return line_of(event)
         args = values.untagged(payload(self.session, began).get("args"))
-        named = args[1] if isinstance(args, list) and len(args) == 2 else args
+        named = args[1] if isinstance(args, list) and len(args) == 2 else {} if args == [[]] else args
         called = f"{body.get('name', '')} {json.dumps(named, ensure_ascii=False)}"
         failed = event.event_type == "ActivityFailed"
         return f"{called}: {body.get('error_type', '')}: {body.get('error', '')}" if failed else called
@@ -165,11 +190,18 @@ class _Writer:
         """The activities since the last time: a table, then the results."""
         if self._rows:
             self._markdown("\n".join(["| activity | state | took | |", "|---|---|---|---|", *self._rows]))
-        for event in self._shown:
+        for event in self._shown[: RESULTS - self._results]:
+            self._results += 1
             call = f"value(session, {event.activity_id!r})"
             if plain(call) == call:
                 self._code(call, values.of_event(self.session, event))
         self._rows, self._shown = [], []
+
+    def _end(self) -> None:
+        """The end of a task: what calls of tools returned and no message told is shown, as other results are."""
+        self._shown += self._returned
+        self._returned = []
+        self._flush()
 
     def _markdown(self, text: str) -> None:
         import nbformat.v4 as v4
@@ -181,6 +213,17 @@ class _Writer:
 
         outputs = [v4.new_output("execute_result", data=result.bundle, execution_count=None)] if result is not None else []
         self.cells.append(v4.new_code_cell(source, outputs=outputs))
+
+
+def _used(state: State) -> list[str]:
+    """What the models were asked and what that cost, a line if any was."""
+    if not state.requests:
+        return []
+    spent = f"{formats.money(state.cost_usd)}{' and more' if state.unpriced else ''}"
+    cost = spent if state.cost_usd or not state.unpriced else "cost unknown"
+    requests = f"{state.requests} model request{'s' if state.requests != 1 else ''}"
+    tokens = f"{formats.quantity(state.input_tokens)} tokens in, {formats.quantity(state.output_tokens)} out"
+    return [f"{requests}, {tokens}, {cost}."]
 
 
 def code(text: str, width: int = 200) -> str:
