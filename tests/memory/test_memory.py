@@ -7,6 +7,7 @@ import datetime as dt
 import tempfile
 import threading
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -79,6 +80,36 @@ def test_what_cannot_be_kept_is_refused_and_named(memory: Memory) -> None:
     with pytest.raises(NotSerialisable):
         memory.put("a", "k", object())
     assert memory.keys() == []
+
+
+@pytest.mark.parametrize("given", [None, 5, b"a", ["a"]])
+def test_what_is_no_text_names_no_entry(memory: Memory, given: Any) -> None:
+    for call in (lambda: memory.put("a", given, 1), lambda: memory.get("a", given), lambda: memory.delete("a", given)):
+        with pytest.raises(UsageError, match="is not a key") as told:
+            call()
+        assert told.value.hint == "a text of 1 to 300 characters"
+    for call in (lambda: memory.put(given, "k", 1), lambda: memory.item(given, "k"), lambda: memory.search(given)):
+        with pytest.raises(UsageError, match="is not a namespace"):
+            call()
+
+
+@pytest.mark.parametrize("ttl", ["999999999999d", 1e300, "36526d"])
+def test_an_entry_is_not_kept_for_longer_than_timestamps_hold(memory: Memory, ttl: str | float) -> None:
+    with pytest.raises(UsageError, match="more than 100 years"):
+        memory.put("a", "k", 1, ttl=ttl)
+    memory.put("a", "k", 1, ttl="36525d")
+    assert [item.key for item in memory.entries()] == ["k"]
+
+
+def test_an_entry_that_ends_later_than_timestamps_hold_is_listed_with_the_last_one(memory: Memory, clock: FakeClock) -> None:
+    memory.put("a", "k", 1)
+    late = Record(9, "put", "a", "late", msgspec.Raw(b"1"), memory.search()[0].at, expires=1e14)
+    with journal(memory).open("ab") as file:
+        file.write(line_of(late))
+    seen = again(memory, clock)
+    assert [(i.key, i.expires) for i in seen.entries("a")] == [("late", "9999-12-31T23:59:59.000Z"), ("k", None)]
+    assert seen.get("a", "late") == 1
+    assert seen.outlived(1e14) == []
 
 
 def test_text_is_found_in_keys_and_values_in_any_case(memory: Memory) -> None:

@@ -51,6 +51,16 @@ def ended(session: Session, me: Holder, request: pytest.FixtureRequest) -> Sessi
 
 
 @pytest.mark.parametrize("ended", ["completed"], indirect=True)
+def test_a_retention_of_less_than_a_day_is_told_in_its_own_units(ended: Session, store: Store, clock: FakeClock) -> None:
+    store.memory.put("a", "k", 1)
+    clock.advance(5400)
+    due = expiry.expired(store, CheckpointPolicy(successful_s=1.5))
+    assert {e.why for e in due} == {f"task {ended.id}.1 completed 1 h 30 min ago, kept 1.5 s"}
+    (shared,) = store.memory.outlived(60)
+    assert shared.why.endswith(", kept 1 min 0 s")
+
+
+@pytest.mark.parametrize("ended", ["completed"], indirect=True)
 def test_the_checkpoints_of_a_completed_task_go_after_7_days_and_its_log_stays(
     ended: Session, store: Store, clock: FakeClock
 ) -> None:
@@ -66,7 +76,7 @@ def test_the_checkpoints_of_a_completed_task_go_after_7_days_and_its_log_stays(
     assert left[-1] == seqs[-1], "the newest recovery point stays"
     assert {e.seq for e in gone} == set(seqs) - set(left)
     assert len(gone) >= 3
-    assert all("completed 8.0 d ago, kept 7 d" in e.why for e in gone)
+    assert all("completed 8 d 0 h ago, kept 7 d 0 h" in e.why for e in gone)
     assert [e.seq for e in ended.events()] == before
     assert states.encode(ended.state()) == wanted
     assert [states.encode(ended.state(seq)) for seq in seqs], "any earlier point is folded from the log"

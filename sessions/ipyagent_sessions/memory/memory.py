@@ -21,18 +21,24 @@ from msgspec import Raw, Struct
 
 from ipyagent_sessions import codec
 from ipyagent_sessions.clock import Clock
-from ipyagent_sessions.config import seconds
+from ipyagent_sessions.config import duration, seconds
 from ipyagent_sessions.errors import UsageError
-from ipyagent_sessions.events import NULL, Stamper, clean
+from ipyagent_sessions.events import NULL, Stamper, clean, seconds_of
 from ipyagent_sessions.log.files import Disk
 from ipyagent_sessions.memory.journal import Journal, Place, Record
 
 LARGEST: Final = 1 << 20
+LONGEST_S: Final = 36_525 * 86_400.0
+"""How long an entry may be kept: 100 years."""
+_LAST: Final = 253_402_300_799.0
+"""The last second that a timestamp holds, that of the year 9999."""
 _LONGEST: Final = 300
+_NAMES: Final = "names with / between them, as in preferences/plots"
 
 
 class Item(Struct, frozen=True):
-    """An entry.  `at` is when it was put, `expires` when it goes (both ISO-8601 in UTC), `by` who put it."""
+    """An entry.  `at` is when it was put, `expires` when it goes (both ISO-8601 in UTC; the end of the year 9999 for
+    what goes later), `by` who put it."""
 
     namespace: str
     key: str
@@ -67,10 +73,11 @@ class Memory:
     def put(
         self, namespace: str, key: str, value: Any, *, ttl: str | float | None = None, by: str = "", write_id: str = ""
     ) -> bool:
-        """Keep `value` under `key`, durably.  `ttl` is how long, as seconds or 60s, 2h, 7d; for good without it.
+        """Keep `value` under `key`, durably.  `ttl` is how long, as seconds or 60s, 2h, 7d, up to 100 years; for good
+        without it.
 
-        A `write_id` makes a repetition harmless: it returns False and changes nothing.  Raises UsageError, NotSerialisable,
-        PersistenceError, LeaseHeld.
+        A `write_id` makes a repetition harmless: it returns False and changes nothing.  Raises UsageError, ConfigError
+        for a `ttl` that is no duration, NotSerialisable, PersistenceError, LeaseHeld.
         """
         place = _place(namespace, key)
         body = codec.dumps(value)
@@ -79,7 +86,7 @@ class Memory:
                 f"{namespace} {key}: {len(body)} bytes, more than {LARGEST}", hint="put it into a file, and its path here"
             )
         now = self._clock.now()
-        expires = None if ttl is None else now + seconds(ttl, "ttl")
+        expires = None if ttl is None else now + _lifetime(place, ttl)
         return self._journal.write(
             "put", place, Raw(body), at=self._stamp(now), expires=expires, by=clean(by)[0], write_id=write_id
         )
@@ -157,12 +164,12 @@ class Memory:
         now = self._clock.now()
         if record.expires is not None:
             return f"its time was over at {self._stamp(record.expires)}" if record.expires <= now else ""
-        if kept_s is not None and record.at < self._stamp(now - kept_s):
-            return f"put at {record.at}, kept {kept_s / 86400:g} d"
+        if kept_s is not None and seconds_of(record.at) < now - kept_s:
+            return f"put at {record.at}, kept {duration(kept_s)}"
         return ""
 
     def _alive(self, namespace: str) -> list[tuple[Place, Record]]:
-        prefix = _namespace(namespace) if namespace else ""
+        prefix = _namespace(namespace) if namespace != "" else ""
         return [
             (place, record)
             for place, record in self._journal.entries().items()
@@ -173,22 +180,43 @@ class Memory:
         return record.expires is not None and record.expires <= self._clock.now()
 
     def _item(self, record: Record, *, raw: bool = False) -> Item:
-        expires = None if record.expires is None else self._stamp(record.expires)
+        expires = None if record.expires is None else self._stamp(min(record.expires, _LAST))
         value = msgspec.json.decode(record.value) if raw else codec.loads(record.value)
         return Item(record.ns, record.key, value, record.at, expires, record.by)
 
 
-def _namespace(text: str) -> str:
-    parts = text.split("/")
-    if not all(part.strip() for part in parts) or len(text) > _LONGEST or clean(text)[1]:
-        raise UsageError(f"{text[:80]!r} is not a namespace", hint="names with / between them, as in preferences/plots")
+def _lifetime(place: Place, ttl: str | float) -> float:
+    """`ttl` in seconds.  Raises ConfigError for what is no duration, UsageError for more than `LONGEST_S`."""
+    lifetime = seconds(ttl, "ttl")
+    if lifetime > LONGEST_S:
+        raise UsageError(
+            f"{' '.join(place)}: ttl={str(ttl)[:80]} is more than 100 years; timestamps end with the year 9999",
+            hint="leave ttl out, and the entry stays for good",
+        )
+    return lifetime
+
+
+def _namespace(given: Any) -> str:
+    text = _text(given, "namespace", _NAMES)
+    if not all(part.strip() for part in text.split("/")):
+        raise _refused(text, "namespace", _NAMES)
     return text
 
 
-def _place(namespace: str, key: str) -> Place:
-    if not key or len(key) > _LONGEST or clean(key)[1]:
-        raise UsageError(f"{key[:80]!r} is not a key", hint=f"a text of 1 to {_LONGEST} characters")
-    return _namespace(namespace), key
+def _place(namespace: Any, key: Any) -> Place:
+    return _namespace(namespace), _text(key, "key", f"a text of 1 to {_LONGEST} characters")
+
+
+def _text(given: Any, what: str, wanted: str) -> str:
+    """A clean text of sensible length.  Raises UsageError for anything else."""
+    if not isinstance(given, str) or not 0 < len(given) <= _LONGEST or clean(given)[1]:
+        raise _refused(given, what, wanted)
+    return given
+
+
+def _refused(given: Any, what: str, wanted: str) -> UsageError:
+    shown = given[:80] if isinstance(given, str) else given
+    return UsageError(f"{repr(shown)[:100]} is not a {what}", hint=wanted)
 
 
 def _texts(data: Any) -> Iterable[str]:

@@ -17,7 +17,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from ipyagent_sessions.config import CheckpointPolicy
+from ipyagent_sessions.config import CheckpointPolicy, duration
 from ipyagent_sessions.errors import IpyagentError
 from ipyagent_sessions.events import Event, seconds_of
 from ipyagent_sessions.lifecycle import ENDED, TaskState
@@ -145,4 +145,4 @@ def _outlived(task: _Task | None, policy: CheckpointPolicy, now: float) -> str:
     age = now - seconds_of(task.at)
     if age < kept_s:
         return ""
-    return f"task {task.task_id} {task.state.value} {age / DAY:.1f} d ago, kept {kept_s / DAY:g} d"
+    return f"task {task.task_id} {task.state.value} {duration(age)} ago, kept {duration(kept_s)}"
