@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Final, Protocol
 
 from ipyagent_sessions.commands.door import Door
-from ipyagent_sessions.commands.look import show_card
+from ipyagent_sessions.commands.look import card_of, show_card
+from ipyagent_sessions.errors import IpyagentError, PersistenceError
 from ipyagent_sessions.run.worker import TaskHandle
 from ipyagent_sessions.views.card import card
 from ipyagent_sessions.views.shown import Shown
@@ -35,7 +37,7 @@ def follow(door: Door, handle: TaskHandle, screen: Screen) -> None:
             watch.look()
         except KeyboardInterrupt:
             watch.presses += 1
-    screen.final(_picture(door, handle, note=""))
+    screen.final(_end(door, handle))
 
 
 class _Watch:
@@ -66,12 +68,24 @@ class _Watch:
 _NOTES: Final = ("", "pausing: open activities finish first; interrupt again to stop them", "stopping the open activities")
 
 
+def _end(door: Door, handle: TaskHandle) -> Shown:
+    """The end of an execution: what the log has of it where it does not have all that this process knows."""
+    taken_over = handle.outcome is not None and handle.outcome.state == "lease lost"
+    if not taken_over and not isinstance(handle.trouble, PersistenceError):
+        return _picture(door, handle, note="")
+    with contextlib.suppress(IpyagentError, OSError):
+        return show_card(door, card_of(door, handle.session))
+    return Shown(f"{handle.task_id}  its log cannot be read now")
+
+
 def _picture(door: Door, handle: TaskHandle, *, note: str) -> Shown:
-    """The task as this process knows it, without reading the disk."""
+    """The task as this process knows it."""
     run = handle.run
     if run is None:
         return Shown(f"{handle.task_id}  starting")
     live = handle.session.live() if not handle.done else None
+    if live is not None:  # what the disk does not take, the file cannot say
+        live.degraded, live.durable_seq = run.degraded, run.appender.durable_seq
     with run.appender.frozen() as state:
         status = state.system_state.status
         shown = card(handle.session.id, state, live, status.value if status else "", door.store.clock.now())

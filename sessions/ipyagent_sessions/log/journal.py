@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ipyagent_sessions.errors import LeaseLost, PersistenceError
+from ipyagent_sessions.log import lease
 from ipyagent_sessions.log.blobs import Blobs
 from ipyagent_sessions.log.files import Disk, sync_folder
 from ipyagent_sessions.log.layout import JournalFile, Layout
@@ -106,9 +107,10 @@ class Journal:
             if lines:
                 self._write_out(lines, blobs)
             if self._lease.fenced(self._folder):
+                newer = lease.read_holder(self._layout)
                 raise LeaseLost(
-                    f"session {self._layout.root.name} was taken over by a newer holder",
-                    hint="this task goes on there; nothing more is written from here",
+                    f"session {self._layout.root.name} was taken over by {newer.describe() if newer else 'a newer holder'}",
+                    hint=f"its task goes on there, nothing is written from here: ipyagent status {self._layout.root.name}",
                 )
             if lines:
                 with self._mutex:

@@ -86,7 +86,7 @@ async def drive(
         attending.forget_cancellations(run)
         return outcome
     except LeaseLost as error:
-        return _outcome(run, state="lease lost", detail=error.message)
+        return _outcome(run, state="lease lost", detail=str(error))
     finally:
         appender.listeners.clear()
         run.threads.close()

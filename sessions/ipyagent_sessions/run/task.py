@@ -154,7 +154,7 @@ class TaskRun:
         except PersistenceError as error:
             self.degrade(error)
         except LeaseLost as error:
-            self.stop("lease_lost", reason=error.message)
+            self.stop("lease_lost", reason=str(error))
 
     def before_effect(self) -> None:
         """Make everything durable, or do not go on: called before an effect and before a model request (R041, R246)."""
@@ -164,7 +164,7 @@ class TaskRun:
             self.degrade(error)
             self.stop("suspend", reason="persistence", detail=error.message)
         except LeaseLost as error:
-            self.stop("lease_lost", reason=error.message)
+            self.stop("lease_lost", reason=str(error))
         self.check()
 
     def acknowledge(self, *, effect: bool = False) -> None:
@@ -183,7 +183,7 @@ class TaskRun:
                 self.stop("suspend", reason="persistence", detail=error.message)
                 self.check()
         except LeaseLost as error:
-            self.stop("lease_lost", reason=error.message)
+            self.stop("lease_lost", reason=str(error))
             self.check()
         else:
             self._mended()
@@ -198,7 +198,7 @@ class TaskRun:
         """Take notice of what the window's thread ran into: in mode async nobody else flushes for a long time."""
         trouble = self.appender.trouble
         if isinstance(trouble, LeaseLost):
-            self.stop("lease_lost", reason=trouble.message)
+            self.stop("lease_lost", reason=str(trouble))
         elif isinstance(trouble, PersistenceError):
             self.degrade(trouble)
         self._mended()
