@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import time
+from collections import Counter
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -101,16 +102,49 @@ class Place:
 
     @property
     def id(self) -> str:
-        """The store's id; the store is made when there is none."""
-        self.make()
+        """The store's id: `known_id`, and where there is none yet the store is made."""
+        if self.known_id is None:
+            self.make()
         assert self._id is not None
         return self._id
 
+    @property
+    def known_id(self) -> str | None:
+        """The id that `store.json` has; without that file the one that the sessions name, None where they name none."""
+        if self._id is None:
+            self._id = self._read() or self.id_of_sessions()
+        return self._id
+
     def make(self) -> None:
-        """See to it that there is a store."""
-        while self._id is None:
+        """See to it that there is a store, which has the id that its sessions name, if they do."""
+        while self._id is None or not self._file.is_file():
             self._create()
             self._id = self._read()
+
+    def makers(self) -> Counter[str]:
+        """In which stores the sessions say that they were made, and how many say so of each.
+
+        Those count that were written to, in this store or in one that had its folder: they have a journal, and what an import
+        brings has none.  So no archive can say whose store this is.
+        """
+        named = Counter[str]()
+        for session_id in self.session_ids():
+            layout = Layout(self.sessions_folder / session_id)
+            with contextlib.suppress(OSError, msgspec.DecodeError):
+                made_in = HEADER.decode(layout.header.read_bytes().removeprefix(b"\xef\xbb\xbf")).store
+                if made_in is not None and layout.epoch():
+                    named[made_in] += 1
+        return named
+
+    def id_of_sessions(self) -> str | None:
+        """The id that most of the sessions name which were written to; None when they name none, or two as often."""
+        named = self.makers().most_common(2)
+        return named[0][0] if named and (len(named) == 1 or named[0][1] > named[1][1]) else None
+
+    def write_id(self, store_id: str) -> None:
+        """Make `store.json` anew with that id.  Raises OSError."""
+        self.disk.write_whole(self._file, msgspec.json.encode(_StoreFile(store_id, FORMAT)), what="header")
+        self._id = store_id
 
     def exists(self) -> bool:
         """Whether there is a store: one without sessions, or with sessions whose `store.json` is missing, is one."""
@@ -125,7 +159,7 @@ class Place:
             return None
         except msgspec.DecodeError as error:
             raise IpyagentError(
-                f"{path} is damaged: {error}", hint="restore it from a copy; the sessions beside it are untouched"
+                f"{path} is damaged: {error}", hint="restore it from a copy, or remove it and run: ipyagent verify --repair"
             ) from error
         if found.format > FORMAT:
             raise NewerFormat(
@@ -138,7 +172,7 @@ class Place:
         """Write `store.json`; of several processes that do so at once, one wins and all have its id."""
         self.sessions_folder.mkdir(parents=True, exist_ok=True)
         mine = temporary_beside(self._file)
-        mine.write_bytes(msgspec.json.encode(_StoreFile(self.ids(), FORMAT)))
+        mine.write_bytes(msgspec.json.encode(_StoreFile(self.known_id or self.ids(), FORMAT)))
         with open(mine, "rb+") as file:
             sync_file(file.fileno())
         with contextlib.suppress(FileExistsError):
@@ -162,6 +196,7 @@ class Place:
         task.
         """
         session_id, draft = self._draft()
+        self.make()
         now = events.Stamper()(self.clock.now())
         event = events.Event(
             parent.seq + 1 if parent else 1,

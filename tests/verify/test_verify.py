@@ -95,15 +95,6 @@ def test_a_sound_store_has_no_findings_and_everything_was_looked_at(store: Store
     assert report.events == rich[0].last_seq() + 1
 
 
-def test_a_missing_store_json_is_damage_and_is_not_made_anew(store: Store, rich: Rich) -> None:
-    path = store.root / "store.json"
-    known = store.id
-    path.unlink()
-    found = only(whole.store(Store(store.root), repair=True))
-    assert (found.session, found.file, found.repaired) == ("", "store.json", False)
-    assert known in found.what
-
-
 def test_a_snapshot_at_an_event_that_is_no_checkpoint_is_named_and_the_repair_goes_on(rich: Rich) -> None:
     layout = rich[0].layout
     last = checkpoints.sequence(layout)[-1]

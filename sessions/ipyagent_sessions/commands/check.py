@@ -20,6 +20,7 @@ from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.config import CheckpointPolicy, MemoryPolicy
 from ipyagent_sessions.errors import ConfigError
 from ipyagent_sessions.log.lease import uses_soft_lock
+from ipyagent_sessions.verify import identity
 from ipyagent_sessions.views import formats
 from ipyagent_sessions.views.shown import Shown, Table
 
@@ -120,7 +121,10 @@ def _place(door: Door) -> list[list[str]]:
     if os.access(there, os.W_OK) and uses_soft_lock(there):
         advice = "this file system has no locks (a network home?); set IPYAGENT_STORE to a local folder"
         locks = ["marker files", "weaker", advice]
-    return [["store", known, *_writable(there)], ["disk", f"{formats.size(free)} free", *room], ["locks", *locks]]
+    state = _writable(there)
+    if store.exists() and (wrong := identity.look(store)) is not None:
+        state = ("damaged", f"{wrong.what}; ipyagent verify says more")
+    return [["store", known, *state], ["disk", f"{formats.size(free)} free", *room], ["locks", *locks]]
 
 
 def _processes(door: Door) -> list[list[str]]:

@@ -98,6 +98,13 @@ def read(store: Place) -> Manifest:
     return decode(store, body(store)[0])
 
 
+def check(store: Place) -> None:
+    """Raises msgspec.DecodeError for a manifest that is damaged, OSError for one that cannot be read or is not there."""
+    found = (folder(store) / "manifest.json").read_bytes()
+    if msgspec.json.decode(found, type=_Head).format == FORMAT:
+        msgspec.json.decode(found, type=Manifest)
+
+
 def body(store: Place) -> tuple[bytes, tuple[int, int, int]]:
     """The bytes of the manifest, and what tells it from another one; nothing when there is none."""
     try:
@@ -113,7 +120,7 @@ def decode(store: Place, body: bytes) -> Manifest:
     try:
         if msgspec.json.decode(body, type=_Head).format == FORMAT:
             found = msgspec.json.decode(body, type=Manifest)
-            if found.store == store.id:
+            if found.store == store.known_id:
                 return found
     except msgspec.DecodeError:
         pass

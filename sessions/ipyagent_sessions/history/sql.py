@@ -72,7 +72,7 @@ def _answer(store: Place, sql: str, params: Params | None) -> Result:
                 table = _run(connection, statement.text, params)
             except (duckdb.Error, UnicodeDecodeError) as error:
                 suspects = _suspects(sources.paths, error)
-                gone = {path for path in suspects if not path.exists()}
+                gone = {path for path in suspects if not os.path.lexists(path)}
                 if not suspects or vanished >= _TRIES:
                     raise UsageError(guard.one_line(error), hint=_HINT) from None
                 vanished += bool(gone)  # merged away since it was listed: look again

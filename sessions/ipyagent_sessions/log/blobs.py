@@ -46,18 +46,19 @@ class Blobs:
         """The blob of that name, verified.  Raises DamageError when it is missing or its bytes match in no folder."""
         if _NAME.fullmatch(name) is None:  # a name from a file must not lead out of the folder
             raise DamageError(f"{name[:80]!r} is not the name of a blob", hint="restore the session's files from a copy")
-        damaged = None
+        damaged = ""
         for folder in (self.folder, *self._parents):
             try:
                 data = (folder / name).read_bytes()
             except FileNotFoundError:
                 continue
+            except OSError as error:
+                damaged = damaged or f"in {folder} cannot be read: {error.strerror}"
+                continue
             if self.name(data) == name:
                 return data
-            damaged = damaged or folder
+            damaged = damaged or f"in {folder} does not match its checksum"
         raise DamageError(
-            f"blob {name[:12]} in {damaged} does not match its checksum"
-            if damaged
-            else f"blob {name[:12]} is missing from {self.folder}",
+            f"blob {name[:12]} {damaged or f'is missing from {self.folder}'}",
             hint="restore the file from a copy, or run the activity again with ipyagent resume --redo NAME",
         )

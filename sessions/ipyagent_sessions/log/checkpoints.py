@@ -131,7 +131,7 @@ def _open(layout: Layout, seq: int) -> Snapshot:
                 hint=f"an older checkpoint is used meanwhile; {UPDATE}",
             )
         return msgspec.json.decode(body, type=Snapshot)
-    except (FileNotFoundError, zstandard.ZstdError, msgspec.DecodeError) as error:
+    except (OSError, zstandard.ZstdError, msgspec.DecodeError) as error:
         raise DamageError(
             f"checkpoint {seq} cannot be read ({type(error).__name__})",
             hint="it can be deleted: the state is folded from the log",
@@ -192,7 +192,7 @@ def listing(layout: Layout) -> list[Info]:
     """Every snapshot file, verified."""
     out = []
     for seq in sequence(layout):
-        size = path_of(layout, seq).stat().st_size
+        size = path_of(layout, seq).lstat().st_size
         try:
             snapshot = load(layout, seq)[1]
         except (DamageError, NewerFormat) as error:

@@ -120,7 +120,7 @@ def read_holder(layout: Layout) -> Holder | None:
     """Who holds the session, as far as the file says; None when nobody does."""
     try:
         return _holder.decode(layout.holder.read_bytes())
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError):
         return None
 
 
@@ -216,7 +216,7 @@ def heartbeat_age(layout: Layout) -> float | None:
     """Seconds since a holder last wrote `live.json` or announced itself, by the files' times; None when there is neither."""
     written = []
     for path in (layout.live, layout.holder):
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             written.append(path.stat().st_mtime)
     return max(0.0, time.time() - max(written)) if written else None
 

@@ -104,5 +104,5 @@ def read_summary(layout: Layout) -> Summary | None:
 def _read(path: Path, decoder: msgspec.json.Decoder[_Kind]) -> _Kind | None:
     try:
         return decoder.decode(path.read_bytes())
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError):
         return None

@@ -62,10 +62,14 @@ class Journal:
     """The entries by (namespace, key), as they are on disk.  Safe for threads and processes."""
 
     def __init__(self, folder: Path, disk: Disk, make_store: Callable[[], None] | None = None) -> None:
-        """`make_store` sees to it, before the first write, that there is a store around `folder`."""
+        """`make_store` sees to it, before the first write, that there is a store around `folder`.
+
+        `problems` are the lines that do not verify, `torn` the bytes behind the last line feed, as of the last look.
+        """
         self._make_store = make_store
         self.folder = folder
         self.problems: list[str] = []
+        self.torn = 0
         self._disk = disk
         self._entries: dict[Place, Record] = {}
         self._seen: dict[str, None] = {}
@@ -106,6 +110,11 @@ class Journal:
             return self._path(self._number).stat().st_size
         return 0
 
+    @property
+    def place(self) -> str:
+        """The newest file, and the byte up to which it was read."""
+        return f"{self._path(self._number).name}, byte {self._at}"
+
     # Reading
 
     def _path(self, number: int) -> Path:
@@ -139,6 +148,7 @@ class Journal:
 
     def _take(self, data: bytes) -> None:
         whole = data[: data.rfind(b"\n") + 1]
+        self.torn = len(data) - len(whole)
         for line in whole.split(b"\n")[:-1]:
             record = _record(line)
             if record is None:

@@ -144,6 +144,11 @@ class Memory:
         self._journal.entries()
         return list(self._journal.problems)
 
+    def torn(self) -> str:
+        """Where the newest file ends inside a line, empty when it does not."""
+        self._journal.entries()
+        return f"{self._journal.place}: {self._journal.torn} bytes" if self._journal.torn else ""
+
     def outlived(self, kept_s: float | None = None) -> list[Outlived]:
         """The entries whose time is over, and those without one that were put more than `kept_s` seconds ago."""
         found: list[Outlived] = []

@@ -174,5 +174,5 @@ def _day(seconds: float) -> str:
 def _known(store: Store) -> _Known:
     try:
         return msgspec.json.decode((store.root / "gc.json").read_bytes(), type=_Known)
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError):
         return _Known()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -44,7 +45,7 @@ def _found(pattern: re.Pattern[bytes], event: Event) -> Iterator[str]:
 def folders(session: Session) -> list[Path]:
     """Where a session's blobs may lie: its own folder, then those of its ancestors."""
     found, ancestor = [session.layout.blobs], session.parent
-    with contextlib.suppress(IpyagentError):  # an ancestor that cannot be opened is named as such
+    with contextlib.suppress(IpyagentError, OSError):  # an ancestor that cannot be opened is named as such
         while ancestor is not None:
             found.append(ancestor.layout.blobs)
             ancestor = ancestor.parent
@@ -58,12 +59,20 @@ def check(session: Session, named: dict[str, int], *, held: bool) -> tuple[int, 
     places = folders(session)
     for path in _files(places[0]):
         count += 1
-        if digest(path) == path.name:
-            sound.add(path.name)
+        try:
+            wrong = "" if digest(path) == path.name else "its bytes do not match its name, which is their sha256"
+        except OSError as error:
+            wrong = f"it cannot be read: {error.strerror or error}"
+        if wrong:
+            found.append(_bad(session, path.name, named, wrong))
         else:
-            found.append(_changed(session, path.name, named))
+            sound.add(path.name)
     for name, seq in named.items():
-        if name not in sound and not any(_holds(folder, name) for folder in places[1:]) and not (places[0] / name).is_file():
+        if (
+            name not in sound
+            and not any(_holds(folder, name) for folder in places[1:])
+            and not os.path.lexists(places[0] / name)
+        ):
             found.append(
                 Finding(
                     session.id,
@@ -91,16 +100,18 @@ def _files(folder: Path) -> Iterable[Path]:
 
 def _holds(folder: Path, name: str) -> bool:
     path = folder / name
-    return path.is_file() and digest(path) == name
+    with contextlib.suppress(OSError):
+        return path.is_file() and digest(path) == name
+    return False
 
 
-def _changed(session: Session, name: str, named: dict[str, int]) -> Finding:
+def _bad(session: Session, name: str, named: dict[str, int], what: str) -> Finding:
     used = name in named
     return Finding(
         session.id,
         f"blobs/{name}",
         f"event {named[name]}" if used else "",
-        "its bytes do not match its name, which is their sha256",
+        what,
         "what the event refers to is lost" if used else "no event of this session names it",
         COPY,
         "damage" if used else "note",

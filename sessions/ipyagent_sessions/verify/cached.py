@@ -6,6 +6,8 @@ import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ipyagent_sessions.errors import IpyagentError
 from ipyagent_sessions.events import encode
 from ipyagent_sessions.history import building, cache, sources
@@ -17,27 +19,32 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _MEANS = "queries show what the log does not hold"
+_LAST = "keep a copy of this file, restore the log from a copy; repair does not remove it"
 
 
 def check(store: Store, *, repair: bool) -> list[Finding]:
     """What a query would read from the cache and the log does not give.  With `repair` the file goes, and is copied again."""
     manifest, folders = cache.read(store), sources.folders(store)
-    found: list[Finding] = []
+    found = _manifest(store)
     wrong = set[int]()
     for number in manifest.files:
         wanted = {s for s, k in manifest.sessions.items() if k.file == number and folders.get(s) == k.changed}
-        for place, what in _compare(store, number, wanted):
+        differs = list(_compare(store, number, wanted))
+        last = any(lost for _, _, lost in differs)
+        if differs and not last:
             wrong.add(number)
-            file = f"history/{cache.path_of(store, number).name}"
-            todo = "verify --repair removes it; it is copied again"
-            found.append(Finding("", file, place, what, _MEANS, todo, derived=True, repaired=repair))
+        file = f"history/{cache.path_of(store, number).name}"
+        for place, what, lost in differs:
+            means = "it may hold the last copy of them" if lost else _MEANS
+            todo = _LAST if last else "verify --repair removes it; it is copied again"
+            found.append(Finding("", file, place, what, means, todo, derived=not last, repaired=repair and not last))
     if repair:
         building.drop(store, wrong)
     return found
 
 
-def _compare(store: Store, number: int, wanted: set[str]) -> Iterator[tuple[str, str]]:
-    """What differs, session by session."""
+def _compare(store: Store, number: int, wanted: set[str]) -> Iterator[tuple[str, str, bool]]:
+    """What differs, session by session, and whether the file holds events that the log does not give."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -46,13 +53,32 @@ def _compare(store: Store, number: int, wanted: set[str]) -> Iterator[tuple[str,
         with pq.ParquetFile(cache.path_of(store, number), page_checksum_verification=True) as file:
             for session_id, sums in _sessions(file, wanted):
                 left.discard(session_id)
-                if sums != _log(store, session_id):
-                    yield f"session {session_id}", "its events are not those of the log"
+                if sums != (log := _log(store, session_id)):
+                    yield f"session {session_id}", *_difference(sums, log)
     except (OSError, LookupError, ValueError, pa.ArrowException) as error:
-        yield "", (str(error).splitlines() or [type(error).__name__])[0]
+        yield "", (str(error).splitlines() or [type(error).__name__])[0], False
         return
     for session_id in sorted(left):
-        yield f"session {session_id}", "its events are missing"
+        yield f"session {session_id}", "its events are missing", False
+
+
+def _difference(sums: list[tuple[int, int]], log: list[tuple[int, int]]) -> tuple[str, bool]:
+    lost = {seq for seq, _ in sums} - {seq for seq, _ in log}
+    if not lost:
+        return "its events are not those of the log", False
+    return f"the log does not give {len(lost)} of its events, {min(lost)} to {max(lost)}", True
+
+
+def _manifest(store: Store) -> list[Finding]:
+    """A note of a manifest that cannot be read."""
+    try:
+        cache.check(store)
+    except FileNotFoundError:
+        return []
+    except (OSError, msgspec.DecodeError) as error:
+        means, todo = "queries read each session's own files, which is slower", "nothing: it is made anew"
+        return [Finding("", "history/manifest.json", "", str(error), means, todo, "note")]
+    return []
 
 
 def _sessions(file: Any, wanted: set[str]) -> Iterator[tuple[str, list[tuple[int, int]]]]:
@@ -88,5 +114,5 @@ def _runs(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table]]:
 def _log(store: Store, session_id: str) -> list[tuple[int, int]]:
     try:
         return [(event.seq, zlib.crc32(encode(event))) for event in store.session(session_id).events(lineage=False)]
-    except IpyagentError:  # what is wrong with the session is said there
+    except (IpyagentError, OSError):  # what is wrong with the session is said there
         return []

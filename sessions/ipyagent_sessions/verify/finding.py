@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from ipyagent_sessions.errors import NewerFormat
 
 COPY: Final = "restore the file from a copy"
+MEND: Final = "make it readable, or restore it from a copy"
 
 Level = Literal["damage", "newer", "note"]
 
@@ -64,6 +65,11 @@ class Report(Struct):
         self.snapshots += other.snapshots
         self.blobs += other.blobs
         self.findings += other.findings
+
+
+def unreadable(session: str, file: str, error: OSError) -> Finding:
+    """A file that the system does not give."""
+    return Finding(session, file, "", error.strerror or str(error), "what is in it could not be checked", MEND)
 
 
 def seqs(first: int, last: int) -> str:

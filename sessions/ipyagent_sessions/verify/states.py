@@ -5,6 +5,7 @@ Behind missing events nothing can be folded; the fold goes on from the next chec
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from typing import Final
 
@@ -120,6 +121,11 @@ class Fold:
         if not held and self.state is not None:
             self._end_of_summary(self.state)
 
+    @property
+    def told(self) -> int:
+        """The event that the summary was made at, 0 without one."""
+        return self._summary.seq if self._summary is not None else 0
+
     def _compare_summary(self, state: State, found: live.Summary) -> None:
         wanted = summarise(self.session.id, state)
         differs = [name for name in _SHOWN if getattr(found, name) != getattr(wanted, name)]
@@ -131,8 +137,9 @@ class Fold:
         path, found = self.session.layout.summary, self._summary
         status = state.system_state.status
         if found is None:
-            what = "it cannot be read" if path.exists() else "it is missing"
-            self._bad_summary("", what, "lists make it from the log, which is slower", note=not path.exists())
+            there = os.path.lexists(path)
+            what = "it cannot be read" if there else "it is missing"
+            self._bad_summary("", what, "lists make it from the log, which is slower", note=not there)
         elif found.seq > state.seq:
             self._bad_summary(
                 f"event {found.seq}", f"the log ends at event {state.seq}", "lists show what the log does not hold"

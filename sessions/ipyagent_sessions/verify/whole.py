@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
-from ipyagent_sessions.errors import DamageError, IpyagentError
+from ipyagent_sessions.errors import DamageError, IpyagentError, NotFound
 from ipyagent_sessions.events import Event
-from ipyagent_sessions.log import checkpoints, live
+from ipyagent_sessions.log import checkpoints
+from ipyagent_sessions.log.layout import Layout
 from ipyagent_sessions.log.reader import Reader
 from ipyagent_sessions.session import Session, summarise
 from ipyagent_sessions.store import Store
-from ipyagent_sessions.verify import blobs, cached, files
-from ipyagent_sessions.verify.finding import COPY, Finding, Report, level_of, seqs
+from ipyagent_sessions.verify import blobs, cached, files, identity
+from ipyagent_sessions.verify.finding import COPY, MEND, Finding, Report, level_of, seqs, unreadable
 from ipyagent_sessions.verify.states import Fold
 
 
 def store(checked: Store, *, repair: bool = False) -> Report:
     """Every session of the store.  One that cannot be read at all is a finding, and the others are checked."""
-    report = Report(findings=_identity(checked))
+    report = Report(findings=_identity(checked, repair=repair))
     copied = cached.check(checked, repair=repair)  # first, since a repaired session counts as changed
     for session_id in sorted(checked.session_ids()):
         report.add(session(checked.session(session_id), repair=repair))
@@ -30,30 +32,28 @@ def store(checked: Store, *, repair: bool = False) -> Report:
     return report
 
 
-def _identity(checked: Store) -> list[Finding]:
-    """Looked at before anything else: who needs the store's id makes a new one where there is none."""
-    if (checked.root / "store.json").is_file():
-        return []
-    named: set[str] = set()
-    for session_id in checked.session_ids():
-        with contextlib.suppress(IpyagentError, OSError):  # its own check says what is wrong with it
-            named.add(checked.session(session_id).header.store or "")
-    if not named:
-        return []
-    what = f"it is missing; the sessions were made in {', '.join(sorted(named - {''})) or 'a store that they do not name'}"
-    means = "they count as brought from elsewhere: nothing is added to them"
-    return [Finding("", "store.json", "", what, means, COPY)]
+def _identity(checked: Store, *, repair: bool) -> list[Finding]:
+    """Before anything else is asked for the store's id."""
+    try:
+        return identity.check(checked, repair=repair)
+    except OSError as error:
+        return [unreadable("", "store.json", error)]
 
 
 def _shared(checked: Store) -> list[Finding]:
     """What of the files that sessions share does not verify."""
     means, todo = "that entry is lost, the others are whole", "restore the file from a copy, or put it again"
     try:
-        problems = checked.memory.problems()
+        problems, torn = checked.memory.problems(), checked.memory.torn()
     except (IpyagentError, OSError) as error:
         means = "what sessions share cannot be read"
         return [Finding("", "memory", "", str(error), means, "see the message", level_of(error))]
-    return [Finding("", f"memory/{p.partition(': ')[0]}", "", p.partition(": ")[2], means, todo) for p in problems]
+    found = [Finding("", f"memory/{p.partition(': ')[0]}", "", p.partition(": ")[2], means, todo) for p in problems]
+    if torn:
+        file, _, place = torn.partition(", ")
+        means, todo = "normal after a crash: it was never acknowledged", "nothing; the next put or delete sets it aside"
+        found.append(Finding("", f"memory/{file}", place, "an unfinished line at the end", means, todo, "note"))
+    return found
 
 
 def session(checked: Session, *, repair: bool = False) -> Report:
@@ -63,19 +63,19 @@ def session(checked: Session, *, repair: bool = False) -> Report:
     """
     try:
         _ = checked.header
-    except IpyagentError as error:
+    except (IpyagentError, OSError) as error:
+        what, todo = (error.message, error.hint) if isinstance(error, IpyagentError) else (error.strerror or str(error), MEND)
+        if isinstance(error, NotFound):  # its folder is there
+            what, todo = "it is missing", "restore session.json from a copy"
         means = "the session cannot be opened; its events are still there"
-        found = Finding(checked.id, "session.json", "", error.message, means, error.hint, level_of(error))
-        return Report(1, findings=[found])
+        return Report(1, findings=[Finding(checked.id, "session.json", "", what, means, todo, level_of(error))])
     try:
         return _session(checked, repair=repair)
     except IpyagentError as error:
         means = "the session cannot be read"
         return Report(1, findings=[Finding(checked.id, "", "", error.message, means, error.hint, level_of(error))])
     except OSError as error:
-        where = str(error.filename or "")
-        means = "what is in it could not be checked"
-        return Report(1, findings=[Finding(checked.id, where, "", error.strerror or str(error), means, "mend the disk")])
+        return Report(1, findings=[unreadable(checked.id, str(error.filename or ""), error)])
 
 
 def _session(checked: Session, *, repair: bool) -> Report:
@@ -95,6 +95,8 @@ def _session(checked: Session, *, repair: bool) -> Report:
     found += files.check(checked.layout, walk.sums, held=held)
     sizes, wrong = blobs.check(checked, walk.named, held=held)
     found += walk.findings + walk.fold.findings + wrong
+    if _knows_more(walk.fold, found):
+        found = [_kept(f) if f.file == "summary.json" else f for f in found]
     if repair and not held:
         found = _repaired(checked, walk.fold, found)
     return Report(1, count, walk.fold.checked, sizes, found)
@@ -131,7 +133,7 @@ def _inherited(checked: Session) -> Iterator[Event]:
     if parent is not None and checked.parent is not None:
         try:
             yield from checked.parent.events(until=parent.seq)
-        except IpyagentError:  # `_fork` says what is wrong with the parent
+        except (IpyagentError, OSError):  # `_fork` says what is wrong with the parent
             return
 
 
@@ -178,16 +180,42 @@ def _repaired(checked: Session, fold: Fold, found: list[Finding]) -> list[Findin
     layout, disk = checked.layout, checked.place.disk
     try:
         for seq in fold.wrong:
-            checkpoints.path_of(layout, seq).unlink(missing_ok=True)
+            _clear(layout, checkpoints.path_of(layout, seq))
         for seq, made in sorted(fold.wrong.items()):
             body = msgspec.json.decode(made.event.payload, type=p.CheckpointCreated)
             checkpoints.write(
                 layout, seq, made.body, label=body.label, trigger=body.trigger, at=made.event.timestamp,
                 last_events=made.recent, disk=disk,
             )  # fmt: skip
-        if fold.state is not None and any(f.file == "summary.json" for f in found):
-            live.write_summary(layout, summarise(checked.id, fold.state), disk)
+        if fold.state is not None and any(f.file == "summary.json" and f.derived for f in found):
+            if layout.summary.is_dir():
+                _clear(layout, layout.summary)
+            disk.replace(layout.summary, msgspec.json.encode(summarise(checked.id, fold.state)))
     except (OSError, DamageError, msgspec.DecodeError) as error:
         means = "the rest was checked; nothing of the log was touched"
         return [*found, Finding(checked.id, "", "", f"the repair stopped: {error}", means, "mend the disk, then repair again")]
     return [msgspec.structs.replace(f, repaired=True) if f.derived else f for f in found]
+
+
+def _clear(layout: Layout, path: Path) -> None:
+    """Make room for a file.  A folder of that name may hold anything: it is set aside."""
+    if not path.is_dir() or path.is_symlink():
+        path.unlink(missing_ok=True)
+        return
+    layout.damaged.mkdir(exist_ok=True)
+    at, number = layout.damaged / path.name, 0
+    while os.path.lexists(at):
+        number += 1
+        at = layout.damaged / f"{path.name}.{number}"
+    path.rename(at)
+
+
+def _knows_more(fold: Fold, found: list[Finding]) -> bool:
+    """Whether the summary is of a later event than a damaged log ends at: it is then the last that tells of what is lost."""
+    lost = any(f.level == "damage" and not f.derived and f.file.startswith(("log", "events/", "journal-")) for f in found)
+    return lost and fold.state is not None and fold.told > fold.state.seq
+
+
+def _kept(found: Finding) -> Finding:
+    todo = "restore the log; repair leaves the summary, which tells of what the log has lost"
+    return msgspec.structs.replace(found, todo=todo, derived=False)
