@@ -6,9 +6,9 @@ field beside it that ends in `_blob` names its sha256.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
 from ipyagent_sessions.events import NULL
 
@@ -355,6 +355,31 @@ class MessageAdded(Payload):
     left: int = 0
 
 
+class FileRead(Payload):
+    """A model has seen a file."""
+
+    path: str
+    checksum: str
+
+
+class PictureMade(Payload):
+    """A tool made a picture, which is the blob."""
+
+    blob: str
+    media_type: str
+
+
+class ProcessNoted(Payload):
+    """A tool has started a process, or saw its end.  `started` is in seconds since the epoch; `stopped` says that it did not
+    end by itself."""
+
+    pid: Annotated[int, Meta(ge=0, lt=2**31)]
+    started: float
+    command: str = ""
+    mark: str = ""
+    stopped: bool = False
+
+
 class BudgetExceeded(Payload):
     """`what` is usd, tokens, steps or time; `scope` is task or session; the next model request was not made."""
 
@@ -411,3 +436,11 @@ SCHEMAS: dict[str, type[Payload]] = {
         ConfigChanged,
     )
 }
+
+NOTED: Final[dict[str, type[Payload]]] = {
+    "FileRead": FileRead,
+    "PictureMade": PictureMade,
+    "ProcessStarted": ProcessNoted,
+    "ProcessEnded": ProcessNoted,
+}
+"""What an agent's tools note under names of their own: ignorable, and not folded."""

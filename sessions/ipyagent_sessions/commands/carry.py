@@ -55,11 +55,15 @@ def bring_in(door: Door, options: argparse.Namespace) -> Shown:
     if path.suffix == transcripts.SUFFIX:
         return _transcript(door, path)
     done = unpack.bring_in(door.store, path)
-    data = {"session_id": done.session_id, "new": done.new, "known": done.known, "events": done.events}
+    data = {"session_id": done.session_id, "new": done.new, "known": done.known, "grown": done.grown, "events": done.events}
+    told = [f"{name} was shorter here: {count} events were added to it" for name, count in done.grown.items()]
+    if done.session_id in done.known:
+        told.insert(0, f"{done.session_id} is here already, with the same content")
     if not done.new:
-        return Shown(f"{done.session_id} is here already, with the same content", None, data)
+        return Shown("\n".join(told), None, data)
     also = [session_id for session_id in done.new if session_id != done.session_id]
-    told = [f"imported {done.session_id} ({done.events} events); it is in replay, and nothing of it runs"]
+    if done.session_id in done.new:
+        told.insert(0, f"imported {done.session_id} ({done.events} events); it is in replay, and nothing of it runs")
     told += [f"with the part of its ancestors that it needs: {', '.join(also)}"] if also else []
     told += [
         f"look at it with: {door.prefix} replay {done.session_id}; go on from it with: {door.prefix} fork {done.session_id}"

@@ -161,6 +161,8 @@ def _kind(member: zipfile.ZipInfo) -> str:
         return "not a plain file" if not member.is_dir() else "a folder"
     if member.flag_bits & 0x1:
         return "encrypted"
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        return "compressed in a way that `export` does not use"
     return ""
 
 

@@ -10,7 +10,9 @@ person who wants to go on forks it.
 from __future__ import annotations
 
 import contextlib
-import shutil
+import functools
+import hashlib
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +24,9 @@ from ipyagent_sessions import events as ev
 from ipyagent_sessions import folding
 from ipyagent_sessions.errors import UPDATE, DamageError, IpyagentError, NewerFormat, UsageError
 from ipyagent_sessions.events import Event
+from ipyagent_sessions.exchange import wellformed
 from ipyagent_sessions.exchange.archive import Archive, Part, opened
+from ipyagent_sessions.exchange.draft import Draft
 from ipyagent_sessions.log import live, sealing
 from ipyagent_sessions.log.files import create_durable, sync_folder
 from ipyagent_sessions.log.format import event_of
@@ -39,12 +43,14 @@ _LINE: Final = 256 * 2**20
 
 
 class Imported(Struct):
-    """What an import did: `new` are the ids that it added, `known` those that were here with the same content."""
+    """What an import did: `new` are the ids that it added, `known` those that were here with the same content, `grown` those
+    that were here in replay with a part of it, each with the number of events that were added."""
 
     session_id: str
     events: int
     new: list[str]
     known: list[str]
+    grown: dict[str, int]
 
 
 def bring_in(store: Store, path: Path) -> Imported:
@@ -56,27 +62,35 @@ def bring_in(store: Store, path: Path) -> Imported:
     with opened(path) as archive:
         _check_lineage(archive)
         store.make()
-        state, drafts, known = State(), list[tuple[str, Path]](), list[str]()
-        previous: Event | None = None
+        done, drafts = Imported(archive.manifest.session, 0, [], [], {}), list[Draft]()
         try:
-            for part in archive.manifest.lineage:
-                incoming = _Incoming(archive, part, state, previous)
-                if (store.sessions_folder / part.session).exists():
-                    previous = incoming.compare(store.session(part.session))
-                    known.append(part.session)
+            _prepare(archive, store, drafts, done)
+            for draft in drafts:
+                added = draft.publish(store)
+                if draft.here is None:
+                    done.new.append(draft.session_id)
                 else:
-                    draft = store.sessions_folder / f".{store.ids()}"  # swept when this process dies
-                    draft.mkdir()
-                    drafts.append((part.session, draft))
-                    previous = incoming.unpack(Layout(draft), store)
-            for session_id, draft in drafts:
-                store.disk.publish(draft, store.sessions_folder / session_id, what="import")
-        except BaseException:
-            for _, draft in drafts:
-                shutil.rmtree(draft, ignore_errors=True)
-            raise
-        count = sum(part.last - part.first + 1 for part in archive.manifest.lineage)
-        return Imported(archive.manifest.session, count, [session_id for session_id, _ in drafts], known)
+                    done.grown[draft.session_id] = added
+        finally:
+            for draft in drafts:
+                draft.discard()
+        return done
+
+
+def _prepare(archive: Archive, store: Store, drafts: list[Draft], done: Imported) -> None:
+    """Check all sessions of the lineage, and unpack what is not here into `drafts`.  What it raises is as of `bring_in`."""
+    state, before, told = State(), None, b""
+    for part in archive.manifest.lineage:
+        incoming = _Incoming(archive, part, state, before, told)
+        done.events += part.last - part.first + 1
+        here = store.session(part.session) if (store.sessions_folder / part.session).exists() else None
+        behind = incoming.compare(here) if here is not None else None
+        if here is not None and behind is None:
+            done.known.append(part.session)
+        else:
+            drafts.append(Draft(part.session, store, here))
+            incoming.unpack(drafts[-1], store, behind)
+        before, told = incoming.last, incoming.told
 
 
 def _check_lineage(archive: Archive) -> None:
@@ -94,13 +108,16 @@ def _check_lineage(archive: Archive) -> None:
 
 
 class _Incoming:
-    """One session of an archive, being read.  `state` is folded on, `before` is the last event of its parent."""
+    """One session of an archive, being read.  `state` is folded on, `before` is the last event of its parent, `told` tells
+    all events of the lineage so far from others (`_chained`)."""
 
-    def __init__(self, archive: Archive, part: Part, state: State, before: Event | None) -> None:
+    def __init__(self, archive: Archive, part: Part, state: State, before: Event | None, told: bytes) -> None:
         self.archive = archive
         self.part = part
         self.state = state
         self.before = before
+        self.last = before
+        self.told = told
         self.header = self._header()
         self._named = set[str]()
         self._coded = set[str]()
@@ -115,6 +132,8 @@ class _Incoming:
                 f"session {header.session_id} has format {header.format}, this version reads up to {FORMAT}",
                 hint=UPDATE,
             )
+        if header.created and not wellformed.is_time(header.created):
+            raise _wrong(self.archive, f"session {self.part.session} says that it was made at {header.created[:40]!r}")
         parent, before = header.parent, self.before
         fits = (
             parent is None
@@ -132,11 +151,15 @@ class _Incoming:
             event = event_of(line) if _is_text(line) else None
             if event is None or event.seq != expected:
                 raise _wrong(self.archive, f"event {expected} of session {self.part.session} does not verify")
+            if wrong := wellformed.wrong(event):
+                raise _wrong(self.archive, f"event {expected} of session {self.part.session} {wrong}")
             if _pickled(event.payload):
                 raise self._unpicklable(f"event {event.seq}")
             folding.apply(self.state, event)
             self._named.update(named_by(event))
             self._coded.update(coded_by(event))
+            self.told = _chained(self.told, event)
+            self.last = event
             yield event
             expected += 1
         if expected != self.part.last + 1:
@@ -152,45 +175,59 @@ class _Incoming:
         if rest:
             yield rest
 
-    def compare(self, here: Session) -> Event:
-        """Check that the session here holds the same events.  Returns the last one; raises UsageError."""
-        last, mine = None, here.events(self.part.first - 1, self.part.last, lineage=False)
+    def compare(self, here: Session) -> Iterator[Event] | None:
+        """Check that the session here holds the same events as far as it goes, and as far as the archive goes.
+
+        Returns what the archive has behind its end, None when that is nothing.  Raises UsageError.
+        """
+        self._same_beginning(here)
+        mine, end, incoming = here.events(self.part.first - 1, self.part.last), here.last_seq(), self.events()
+        for event in incoming:
+            if event.seq > end:
+                self._check_growth(here, end)
+                return itertools.chain([event], incoming)
+            found = next(mine, None)
+            if found is None or found.seq != event.seq:
+                raise self._refused(here, f"and its event {event.seq} is missing", f"ipyagent verify {here.id} says more")
+            if ev.encode(found) != ev.encode(event):
+                raise self._refused(here, f"with other content from event {event.seq} on")
+        return None
+
+    def _same_beginning(self, here: Session) -> None:
+        """The session here goes on from the same events: by its parent, or when that was deleted by its own copy of them."""
         try:
-            same = here.header.parent == self.header.parent
-        except IpyagentError:
-            same = False
-        for event in self.events():
-            found = next(mine, None) if same else None
-            if found is None or ev.encode(found) != ev.encode(event):
-                raise UsageError(
-                    f"session {here.id} is here already, with other content from event {event.seq} on",
-                    hint=f"nothing was imported; look at both, and delete the one here first if you want the other: "
-                    f"delete {here.id}",
-                )
-            last = event
-        assert last is not None
-        return last
+            parent = here.header.parent
+            if parent == self.header.parent:
+                return
+            mine = functools.reduce(_chained, here.events(until=self.part.first - 1), b"")
+        except (IpyagentError, OSError) as error:
+            raise self._refused(here, f"and cannot be read: {error}") from error
+        if mine != self.told:
+            raise self._refused(here, f"with other content before event {self.part.first}")
 
-    def unpack(self, layout: Layout, store: Store) -> Event:
-        """Write the session into a folder that nobody sees yet.  Returns its last event."""
+    def _check_growth(self, here: Session, end: int) -> None:
+        """Raises UsageError for a session that nothing may be added to: it was made here, or somebody wrote to it."""
+        if not here.in_replay or here.layout.epoch():
+            what = f"and shorter: it ends at event {end}, and the archive goes on to event {self.part.last}"
+            raise self._refused(here, what, f"to a session that was made here nothing is added; look at it: replay {here.id}")
+
+    def _refused(self, here: Session, what: str, todo: str = "look at both") -> UsageError:
+        also = f"delete the one here first if you want the other: delete {here.id}"
+        return UsageError(f"session {here.id} is here already, {what}", hint=f"nothing was imported; {todo}, and {also}")
+
+    def unpack(self, draft: Draft, store: Store, behind: Iterator[Event] | None) -> None:
+        """Write the session, or what is `behind` the end of the one here, into a folder that nobody sees yet."""
+        layout, here = draft.layout, draft.here
         layout.events.mkdir()
-        last: Event | None = None
-
-        def events() -> Iterator[Event]:
-            nonlocal last
-            for event in self.events():
-                last = event
-                yield event
-
-        sealing.seal_whole(layout, events(), store.disk, session_id=self.part.session)
+        opened = here.open_activities(draft.end) if here is not None else ()
+        events = self.events() if behind is None else behind
+        sealing.seal_whole(layout, events, store.disk, session_id=self.part.session, opened=opened)
         self._blobs(layout)
         origin = self.header.store if self.header.store not in (None, store.id) else ELSEWHERE
         header = msgspec.structs.replace(self.header, store=origin)
         create_durable(layout.header, [msgspec.json.encode(header)])
         live.write_summary(layout, summarise(self.part.session, self.state), store.disk)
         sync_folder(layout.root)
-        assert last is not None
-        return last
 
     def _blobs(self, layout: Layout) -> None:
         held = self.archive.blobs(self.part.session)
@@ -214,6 +251,11 @@ class _Incoming:
             "and a pickle from elsewhere can run anything",
             hint="nothing was imported; export it as a notebook, or run it again without --pickle",
         )
+
+
+def _chained(told: bytes, event: Event) -> bytes:
+    """What tells a history that goes on with `event` from every other one."""
+    return hashlib.sha256(told + ev.encode(event)).digest()
 
 
 def _is_text(line: bytes) -> bool:

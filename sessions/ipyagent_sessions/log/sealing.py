@@ -43,12 +43,15 @@ def seal(layout: Layout, until: int, epoch: int, first: int, disk: Disk) -> int:
     return _seal(layout, Reader(layout, first).events(after=done, until=until), epoch, _open_after(layout, done), disk)
 
 
-def seal_whole(layout: Layout, events: Iterable[Event], disk: Disk, *, session_id: str | None = None) -> int:
+def seal_whole(
+    layout: Layout, events: Iterable[Event], disk: Disk, *, session_id: str | None = None, opened: Iterable[str] = ()
+) -> int:
     """Seal a log that comes from another session or from elsewhere; returns how many events.  Raises OSError.
 
-    `session_id` is needed where the folder has another name yet.  Epoch 0 is nobody's: a holder has a later one.
+    `session_id` is needed where the folder has another name yet, `opened` (the activities that are open before the first
+    event) where the log goes on.  Epoch 0 is nobody's: a holder has a later one.
     """
-    return _seal(layout, events, 0, set(), disk, session_id)
+    return _seal(layout, events, 0, set(opened), disk, session_id)
 
 
 def _seal(

@@ -4,14 +4,15 @@ Pure: it looks at no file.  What it cannot know it calls unknown, never done."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Struct
 
 from ipyagent_sessions import folding
-from ipyagent_sessions.events import Event
+from ipyagent_sessions.errors import DamageError
+from ipyagent_sessions.events import TYPES, Event
 from ipyagent_sessions.payloads import NOT_RUN
 
 Standing = Literal["done", "failed", "running", "unknown", "compensated", "rolled back"]
@@ -103,15 +104,25 @@ def ledger(events: Iterable[Event], *, running: bool = False) -> list[Effect]:
     """The effects that `events` (of a session, from its first one) tell of, oldest first.
 
     `running` says that somebody works on the newest task now: what is open there is running, not unknown.  Raises NewerFormat
-    for an event that may tell of an effect and is not known here.
+    for an event that may tell of an effect and is not known here, DamageError for one that cannot be read.
     """
     built = _Ledger()
     for event in events:
         folding.check(event)
         take = _TAKES.get(event.event_type)
         if take is not None:
-            take(built, event)
+            _take(built, take, event)
     return built.told(running=running)
+
+
+def _take(built: _Ledger, take: Callable[[_Ledger, Event], None], event: Event) -> None:
+    """Take an event in; one of a workflow's own under the name of a tool's note tells of no effect.  Raises DamageError."""
+    try:
+        take(built, event)
+    except msgspec.DecodeError as error:
+        if event.event_type in TYPES:
+            what = f"the payload of event {event.seq} does not fit its type {event.event_type}: {error}"
+            raise DamageError(what, hint="ipyagent verify says more") from error
 
 
 class _Ledger:
