@@ -100,3 +100,20 @@ def test_what_sessions_share_is_listed_searched_and_forgotten(terminal: Terminal
 def test_a_store_that_does_not_exist_is_not_made_by_looking(terminal: Terminal, folder: Path, words: tuple[str, ...]) -> None:
     terminal("--store", "nowhere", *words)
     assert not (folder / "nowhere").exists()
+
+
+def test_the_doctor_shows_a_store_whose_id_is_not_that_of_its_sessions(terminal: Terminal, folder: Path, done: str) -> None:
+    (folder / "store" / "store.json").write_text('{"id":"zz","format":1}')
+    (row,) = (row for row in json.loads(terminal("doctor", "--json").out) if row["what"] == "store")
+    assert (row["state"], row["to do"]) == ("damaged", "ipyagent verify says what is wrong with store.json")
+    assert "in replay" in terminal("resume", done).err
+    assert terminal("verify", "--repair").status == 0
+    assert terminal("approve", done).status == 0
+
+
+def test_without_store_json_a_task_goes_on(terminal: Terminal, folder: Path, done: str) -> None:
+    (folder / "store" / "store.json").unlink()
+    assert terminal("verify").status == 1
+    assert not (folder / "store" / "store.json").exists()
+    assert terminal("approve", done).status == 0
+    assert terminal("resume", done).status == 0

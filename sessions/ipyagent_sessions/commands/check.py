@@ -122,8 +122,8 @@ def _place(door: Door) -> list[list[str]]:
         advice = "this file system has no locks (a network home?); set IPYAGENT_STORE to a local folder"
         locks = ["marker files", "weaker", advice]
     state = _writable(there)
-    if store.exists() and (wrong := identity.look(store)) is not None:
-        state = ("damaged", f"{wrong.what}; ipyagent verify says more")
+    if store.exists() and identity.look(store) is not None:
+        state = ("damaged", "ipyagent verify says what is wrong with store.json")
     return [["store", known, *state], ["disk", f"{formats.size(free)} free", *room], ["locks", *locks]]
 
 

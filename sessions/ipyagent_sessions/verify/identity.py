@@ -8,6 +8,7 @@ from ipyagent_sessions.place import Place
 from ipyagent_sessions.verify.finding import COPY, Finding
 
 _MEANS = "the sessions that name another store count as brought from elsewhere: nothing is added to them"
+_GOES_ON = "until it is there again, the store goes on under the id that most of them name"
 
 
 class Disowned(Struct, frozen=True):
@@ -41,7 +42,7 @@ def check(store: Place, *, repair: bool) -> list[Finding]:
     wrong = look(store)
     if wrong is None:
         return []
-    wanted = wrong.wanted
+    wanted, known = wrong.wanted, store.known_id
     if wanted is None and store.makers():
         return [Finding("", "store.json", "", f"{wrong.what}: two as often", _MEANS, COPY)]
     if repair:
@@ -50,5 +51,7 @@ def check(store: Place, *, repair: bool) -> list[Finding]:
         else:
             store.write_id(wanted)
     todo = "verify --repair makes it anew" + (" with the id that most of them name" if wanted else "")
-    means = _MEANS if wanted else "nothing was made in this store yet: any id will do"
+    means = "nothing was made in this store yet: any id will do"
+    if wanted is not None:
+        means = _GOES_ON if wanted == known else _MEANS
     return [Finding("", "store.json", "", wrong.what, means, todo, derived=True, repaired=repair)]
