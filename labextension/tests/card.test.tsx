@@ -64,6 +64,7 @@ test('what is not measured is left out, not shown as zero', () => {
   const ids = footFacts(aCard({ cpu_percent: null, memory: null, disk_used_percent: null, tokens: 0, cost_usd: 0 })).map(fact => fact.id);
   assert.deepEqual(ids, ['checkpoint']);
   assert.equal(footFacts(aCard({ unpriced: 2 })).at(-1)?.after, 'tokens · at least $0.31');
+  assert.equal(footFacts(aCard({ unpriced: 2, cost_usd: 0 })).at(-1)?.after, 'tokens · cost unknown');
 });
 
 test('a button that may not be pressed says why, in sight of a screen reader too', () => {

@@ -247,3 +247,16 @@ def test_whatever_text_a_command_returns_leaves_it_harmless() -> None:
             assert not set(drawn.replace("\n", "")) & set("\x1b\x07\x9b\u202e\u2028")
     assert Shown("one\ntwo").text == "one\ntwo"
     assert "\x1b" not in html.tree({"a": EVIL})
+
+
+def test_tokens_and_cost_are_those_of_the_task_as_its_requests_are() -> None:
+    story = Story()
+    for _ in range(2):
+        story.started()
+        said = p.MessageAdded("assistant", "hello")
+        story.add("MessageAdded", said, activity="main/model:1", cost=0.25)
+        last = shown(story)
+        story.add("TaskCompleted", p.TaskCompleted())
+        story.add("TaskQueued", p.TaskQueued("agent", "agent"))
+    assert (last.requests, last.cost_usd) == (1, 0.25)
+    assert story.state.cost_usd == 0.5, "the session knows the whole"

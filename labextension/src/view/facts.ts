@@ -103,7 +103,8 @@ export function footFacts(card: Card): Fact[] {
   }
   if (card.tokens > 0 || card.cost_usd > 0) {
     const unpriced = card.unpriced > 0 ? `${card.unpriced} requests whose price is not known are not in it` : '';
-    out.push(fact('cost', '', text.quantity(card.tokens), `tokens · ${unpriced && 'at least '}${text.money(card.cost_usd)}`, unpriced));
+    const cost = unpriced && card.cost_usd === 0 ? 'cost unknown' : `${unpriced && 'at least '}${text.money(card.cost_usd)}`;
+    out.push(fact('cost', '', text.quantity(card.tokens), `tokens · ${cost}`, unpriced));
   }
   return out;
 }

@@ -44,9 +44,9 @@ class Ask(Struct):
 class Card(Struct):
     """What is shown of a task.  Times in seconds, sizes in bytes, None where it is not known.
 
-    `kind` is workflow or agent; of an agent `requests` counts its model requests, `unpriced` those whose price nobody knows,
-    and `partial` is what has come of the answer.  `pausing` says that a pause waits for open activities.  `actions` maps
-    pause, resume, cancel, log to the reason why it is not allowed now, empty when it is.
+    `kind` is workflow or agent.  `requests` counts the task's model requests, `unpriced` those whose price nobody knows;
+    tokens and cost are the task's as well.  `partial` is what has come of the answer.  `pausing` says that a pause waits for
+    open activities.  `actions` maps pause, resume, cancel, log to the reason why it is not allowed now, empty when it is.
     """
 
     session_id: str
@@ -135,8 +135,8 @@ def card(session_id: str, state: State, live: Live | None, effective: str, now: 
         live.rss if live and running else None,
         live.memory_total if live else None,
         _disk(live),
-        state.input_tokens + state.output_tokens,
-        state.cost_usd,
+        system.spent.input_tokens + system.spent.output_tokens,
+        system.spent.cost_usd,
         _asks(state, now),
         [*state.alarms, *([live.degraded] if live and live.degraded else [])],
         actions(state, effective),
@@ -149,7 +149,7 @@ def card(session_id: str, state: State, live: Live | None, effective: str, now: 
         system.model,
         system.spent.requests,
         live.partial if live and running else "",
-        state.unpriced,
+        system.spent.unpriced,
         running and system.pausing,
     )
 
