@@ -90,9 +90,9 @@ export interface Shown {
 
 /** What is shown of a task.  Times in seconds, sizes in bytes, None where it is not known.
  *
- *  `kind` is workflow or agent; of an agent `requests` counts its model requests, `unpriced` those whose price nobody knows,
- *  and `partial` is what has come of the answer.  `pausing` says that a pause waits for open activities.  `actions` maps
- *  pause, resume, cancel, log to the reason why it is not allowed now, empty when it is. */
+ *  `kind` is workflow or agent.  `requests` counts the task's model requests, `unpriced` those whose price nobody knows;
+ *  tokens and cost are the task's as well.  `partial` is what has come of the answer.  `pausing` says that a pause waits for
+ *  open activities.  `actions` maps pause, resume, cancel, log to the reason why it is not allowed now, empty when it is. */
 export interface Card {
   session_id: string;
   task_id: string;
