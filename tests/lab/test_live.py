@@ -76,8 +76,11 @@ def card_of(session: Session, **fields: Any) -> Callable[[dict[str, Any]], bool]
     return fits
 
 
-async def test_a_page_is_greeted_and_shown_at_once_what_it_asks_for(real: Store, connect: Opened, api: Api) -> None:
+async def test_a_page_is_greeted_and_shown_at_once_what_it_asks_for(
+    real: Store, service: Service, connect: Opened, api: Api
+) -> None:
     session = finished(real)
+    await until(lambda: service.index.get(session.id), "it is in the index")
     page = await connect()
     await page.want(subscribe=[session.id], list=True)
     hello = await page.told(lambda m: m["type"] == "hello", "a greeting")

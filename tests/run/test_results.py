@@ -275,7 +275,7 @@ def test_an_effect_free_result_that_does_not_serialise_is_a_failure(engine: Engi
     session = engine.ended(handle, "failed")
     (failed,) = bodies(session, "ActivityFailed")
     assert failed["error_type"] == "NotSerialisable"
-    assert "value['open'][0] is a _thread.lock" in failed["error"]
+    assert "value['open'][0] is of type _thread.lock" in failed["error"]
 
 
 def test_a_task_result_that_does_not_serialise_is_given_here_and_lost_later(engine: Engine) -> None:
