@@ -250,13 +250,13 @@ def test_whatever_text_a_command_returns_leaves_it_harmless() -> None:
 
 
 def test_tokens_and_cost_are_those_of_the_task_as_its_requests_are() -> None:
-    story = Story()
+    story, cards = Story(), list[Card]()
     for _ in range(2):
         story.started()
         said = p.MessageAdded("assistant", "hello")
         story.add("MessageAdded", said, activity="main/model:1", cost=0.25)
-        last = shown(story)
+        cards.append(shown(story))
         story.add("TaskCompleted", p.TaskCompleted())
         story.add("TaskQueued", p.TaskQueued("agent", "agent"))
-    assert (last.requests, last.cost_usd) == (1, 0.25)
+    assert [(found.requests, found.cost_usd) for found in cards] == [(1, 0.25), (1, 0.25)]
     assert story.state.cost_usd == 0.5, "the session knows the whole"
