@@ -1,4 +1,4 @@
-"""Time and chance come in as arguments, so that tests own them (`testing.FakeClock`, `testing.FakeIds`)."""
+"""Time and chance come in as arguments, so that tests own them (`testing.FakeClock`, `testing.FakeIds`); how a time is told."""
 
 from __future__ import annotations
 
@@ -47,3 +47,24 @@ class Ids(Protocol):
 def random_id() -> str:
     """Ten characters without look-alikes; the first is a letter, so that an id is never taken for a number."""
     return secrets.choice(_ALPHABET[:22]) + "".join(secrets.choice(_ALPHABET) for _ in range(9))
+
+
+def duration(seconds: float | None) -> str:
+    """8 min 32 s; the two largest units, "unknown" for None."""
+    if seconds is None:
+        return "unknown"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    days, rest = divmod(whole, 86400)
+    hours, rest = divmod(rest, 3600)
+    minutes, secs = divmod(rest, 60)
+    if days:
+        return f"{days} d {hours} h"
+    if hours:
+        return f"{hours} h {minutes} min"
+    if minutes:
+        return f"{minutes} min {secs} s"
+    return f"{secs} s"

@@ -51,27 +51,6 @@ def seconds(value: str | float, where: str) -> float:
     return length
 
 
-def duration(seconds: float | None) -> str:
-    """8 min 32 s; the two largest units, "unknown" for None."""
-    if seconds is None:
-        return "unknown"
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    days, rest = divmod(whole, 86400)
-    hours, rest = divmod(rest, 3600)
-    minutes, secs = divmod(rest, 60)
-    if days:
-        return f"{days} d {hours} h"
-    if hours:
-        return f"{hours} h {minutes} min"
-    if minutes:
-        return f"{minutes} min {secs} s"
-    return f"{secs} s"
-
-
 class CheckpointPolicy(Struct, frozen=True):
     """When checkpoints are taken and what they carry.  `interval_s` is wall time in seconds; None means never by time.
 

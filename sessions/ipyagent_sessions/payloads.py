@@ -16,6 +16,10 @@ NOT_RUN: Final = "NotRun"
 """The error type of an attempt that was logged and whose function was not called."""
 
 
+IMPORTED: Final = "imported"
+"""Stands where a task's mode of durability does when a transcript tells of it: none was promised."""
+
+
 class Payload(Struct, omit_defaults=True, gc=False):
     """Base: defaults are left out of the JSON."""
 

@@ -136,9 +136,9 @@ class Place:
                     named[made_in] += 1
         return named
 
-    def id_of_sessions(self) -> str | None:
-        """The id that most of the sessions name which were written to; None when they name none, or two as often."""
-        named = self.makers().most_common(2)
+    def id_of_sessions(self, makers: Counter[str] | None = None) -> str | None:
+        """The id that most of `makers` name; None when there are none, or two are named as often."""
+        named = (self.makers() if makers is None else makers).most_common(2)
         return named[0][0] if named and (len(named) == 1 or named[0][1] > named[1][1]) else None
 
     def write_id(self, store_id: str) -> None:

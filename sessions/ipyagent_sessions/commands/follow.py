@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.commands.look import card_of, show_card
 from ipyagent_sessions.errors import IpyagentError, PersistenceError
+from ipyagent_sessions.log.live import Live
 from ipyagent_sessions.run.worker import TaskHandle
 from ipyagent_sessions.views.card import card
 from ipyagent_sessions.views.shown import Shown
@@ -84,7 +85,9 @@ def _picture(door: Door, handle: TaskHandle, *, note: str) -> Shown:
     if run is None:
         return Shown(f"{handle.task_id}  starting")
     live = handle.session.live() if not handle.done else None
-    if live is not None:  # what the disk does not take, the file cannot say
+    if run.degraded and not handle.done:  # what the disk does not take, the file cannot say
+        live = live or Live(handle.task_id, run.appender.epoch, 0.0)
+    if live is not None:
         live.degraded, live.durable_seq = run.degraded, run.appender.durable_seq
     with run.appender.frozen() as state:
         status = state.system_state.status

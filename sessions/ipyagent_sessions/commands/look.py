@@ -12,6 +12,7 @@ from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.errors import NotFound, UsageError
 from ipyagent_sessions.events import Event, payload_of, seconds_of
 from ipyagent_sessions.lifecycle import TRANSITIONS, TaskState
+from ipyagent_sessions.log.reader import seqs
 from ipyagent_sessions.retention import clean
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.state import State, encode
@@ -140,8 +141,7 @@ def log(session: Session, *, last: int, event_type: str | None) -> Table:
 
 
 def _gap(session: Session, low: int, high: int) -> str:
-    which = f"event {low} is" if low == high else f"events {low} to {high} are"
-    return f"{which} damaged or missing; ipyagent verify {session.id} says where"
+    return f"{seqs(low, high)} {'is' if low == high else 'are'} damaged or missing; ipyagent verify {session.id} says where"
 
 
 def _log_rows(event: Event) -> list[list[Any]]:

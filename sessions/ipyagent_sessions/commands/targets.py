@@ -18,6 +18,7 @@ from ipyagent_sessions.commands.door import VARIABLE, Door
 from ipyagent_sessions.commands.parser import RUN_OPTIONS
 from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.lifecycle import ENDED
+from ipyagent_sessions.payloads import IMPORTED
 from ipyagent_sessions.run.definitions import Workflow
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.state import SystemState
@@ -91,7 +92,7 @@ def recorded(door: Door, session: Session, *, setup_cells: bool = False) -> Work
 
 def is_foreign(system: SystemState) -> bool:
     """Whether the task was another program's, of which a transcript tells."""
-    return system.durability == "imported"
+    return system.durability == IMPORTED
 
 
 def going_on(door: Door, session: Session) -> str:

@@ -219,11 +219,9 @@ def _used(state: State) -> list[str]:
     """What the models were asked and what that cost, a line if any was."""
     if not state.requests:
         return []
-    spent = f"{formats.money(state.cost_usd)}{' and more' if state.unpriced else ''}"
-    cost = spent if state.cost_usd or not state.unpriced else "cost unknown"
     requests = f"{state.requests} model request{'s' if state.requests != 1 else ''}"
     tokens = f"{formats.quantity(state.input_tokens)} tokens in, {formats.quantity(state.output_tokens)} out"
-    return [f"{requests}, {tokens}, {cost}."]
+    return [f"{requests}, {tokens}, {formats.cost(state.cost_usd, state.unpriced)}."]
 
 
 def code(text: str, width: int = 200) -> str:

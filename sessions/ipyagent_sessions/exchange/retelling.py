@@ -97,7 +97,7 @@ class Retelling:
         self._tasks += 1
         self._answered = False
         title, model = _title(prompt.text), ev.clean(self._model)[0]
-        self._emit("TaskQueued", p.TaskQueued(self.kind, "agent", title, model=model, durability="imported"))
+        self._emit("TaskQueued", p.TaskQueued(self.kind, "agent", title, model=model, durability=p.IMPORTED))
         self._emit("TaskStarted", p.TaskStarted())
 
     def _end_task(self, at: str = "") -> None:

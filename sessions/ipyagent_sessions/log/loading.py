@@ -13,7 +13,7 @@ from ipyagent_sessions.log import checkpoints
 from ipyagent_sessions.log.files import Disk, sync_file
 from ipyagent_sessions.log.format import Damage
 from ipyagent_sessions.log.layout import Layout
-from ipyagent_sessions.log.reader import Reader
+from ipyagent_sessions.log.reader import Reader, seqs
 from ipyagent_sessions.state import State
 
 
@@ -39,24 +39,25 @@ def read_state(layout: Layout, first: int, start: Callable[[], State] | None, un
     if state is None:
         state = start() if start is not None else State()
     reader = Reader(layout, first)
-    replayed = 0
-    for event in reader.events(after=state.seq, until=until):
-        if event.seq != state.seq + 1:
-            break
-        folding.apply(state, event)
-        replayed += 1
+    replayed = _fold(state, reader, until)
     if reader.missing:
         low, high = reader.missing[0]
         raise DamageError(
-            f"session {layout.root.name}: {_events(low, high)} damaged or missing"
+            f"session {layout.root.name}: {seqs(low, high)} {'is' if low == high else 'are'} damaged or missing"
             + (f" ({'; '.join(map(str, reader.damage))})" if reader.damage else ""),
             hint=_way_on(layout.root.name, first, low - 1),
         )
     return Loaded(state, snapshot, refused, [str(d) for d in reader.damage], replayed)
 
 
-def _events(low: int, high: int) -> str:
-    return f"event {low} is" if low == high else f"events {low} to {high} are"
+def _fold(state: State, reader: Reader, until: int | None = None) -> int:
+    """Fold the events that follow the state, up to the first that is missing; returns how many."""
+    before = state.seq
+    for event in reader.events(after=before, until=until):
+        if event.seq != state.seq + 1:
+            break
+        folding.apply(state, event)
+    return state.seq - before
 
 
 def _way_on(session: str, first: int, intact: int) -> str:
@@ -68,10 +69,7 @@ def _way_on(session: str, first: int, intact: int) -> str:
 def before_damage(layout: Layout, first: int, start: Callable[[], State] | None) -> State:
     """The state before the first event that is damaged or missing: what is known of a session that cannot go on."""
     state = start() if start is not None else State()
-    for event in Reader(layout, first).events(after=state.seq):
-        if event.seq != state.seq + 1:
-            break
-        folding.apply(state, event)
+    _fold(state, Reader(layout, first))
     return state
 
 

@@ -150,6 +150,11 @@ def _whole_bytes(path: Path) -> int | None:
     return size if end.endswith(b"\n") and event_of(line) is not None else None
 
 
+def seqs(first: int, last: int) -> str:
+    """The events `first` to `last`, in words."""
+    return f"event {first}" if first == last else f"events {first} to {last}"
+
+
 class _Gap(Exception):
     """The files that were listed do not hold the next event (any more, or yet)."""
 

@@ -20,8 +20,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from ipyagent_sessions import codec
-from ipyagent_sessions.clock import Clock
-from ipyagent_sessions.config import duration, seconds
+from ipyagent_sessions.clock import Clock, duration
+from ipyagent_sessions.config import seconds
 from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.events import NULL, Stamper, clean, seconds_of
 from ipyagent_sessions.log.files import Disk

@@ -17,7 +17,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from ipyagent_sessions.config import CheckpointPolicy, duration
+from ipyagent_sessions.clock import duration
+from ipyagent_sessions.config import CheckpointPolicy
 from ipyagent_sessions.errors import IpyagentError
 from ipyagent_sessions.events import Event, seconds_of
 from ipyagent_sessions.lifecycle import ENDED, TaskState

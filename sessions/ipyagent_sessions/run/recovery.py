@@ -14,7 +14,7 @@ from ipyagent_sessions import payloads as p
 from ipyagent_sessions.log import sealing
 from ipyagent_sessions.log.lease import Holder, boot, host, is_alive
 from ipyagent_sessions.log.live import Live
-from ipyagent_sessions.log.reader import Reader
+from ipyagent_sessions.log.reader import Reader, seqs
 from ipyagent_sessions.run import control, resources
 from ipyagent_sessions.run.task import TaskRun
 from ipyagent_sessions.state import Active, State
@@ -152,7 +152,7 @@ def unseen_damage(run: TaskRun) -> list[str]:
     deque(reader.events(after=after, until=appender.loaded.checkpoint), maxlen=0)
     where = f"; {'; '.join(map(str, reader.damage))}" if reader.damage else ""
     covered = f"damaged or missing, and the checkpoint at event {appender.loaded.checkpoint} covers it{where}"
-    return [f"{f'event {low}' if low == high else f'events {low} to {high}'} {covered}" for low, high in reader.missing]
+    return [f"{seqs(low, high)} {covered}" for low, high in reader.missing]
 
 
 def _killed_since(known: Live, holder: dict[str, Any]) -> int:

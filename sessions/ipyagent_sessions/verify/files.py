@@ -16,7 +16,8 @@ from ipyagent_sessions.events import Event, encode
 from ipyagent_sessions.log import segment_reader
 from ipyagent_sessions.log.format import Damage, scan
 from ipyagent_sessions.log.layout import JournalFile, Layout, SegmentFile
-from ipyagent_sessions.verify.finding import COPY, Finding, seqs
+from ipyagent_sessions.log.reader import seqs
+from ipyagent_sessions.verify.finding import COPY, Finding
 
 _KINDS: Final = {
     "torn": "an unfinished event",

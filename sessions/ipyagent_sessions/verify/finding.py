@@ -70,8 +70,3 @@ class Report(Struct):
 def unreadable(session: str, file: str, error: OSError) -> Finding:
     """A file that the system does not give."""
     return Finding(session, file, "", error.strerror or str(error), "what is in it could not be checked", MEND)
-
-
-def seqs(first: int, last: int) -> str:
-    """The events `first` to `last`, in words."""
-    return f"event {first}" if first == last else f"events {first} to {last}"

@@ -16,21 +16,22 @@ class Disowned(Struct, frozen=True):
 
     what: str
     wanted: str | None
+    made_here: bool
 
 
 def look(store: Place) -> Disowned | None:
     """What is wrong with the id of a store, None when nothing is.  Writes nothing."""
     makers, present = store.makers(), (store.root / "store.json").is_file()
-    wanted = store.id_of_sessions()
+    wanted = store.id_of_sessions(makers)
     told = ", ".join(f"{name[:40]!r} ({count})" for name, count in makers.most_common())
     if not present:
         if not store.session_ids():
             return None
-        return Disowned(f"it is missing; the sessions were made in {told}" if told else "it is missing", wanted)
+        return Disowned(f"it is missing; the sessions were made in {told}" if told else "it is missing", wanted, bool(makers))
     known = store.known_id
     if wanted is None or wanted == known or known is None:
         return None
-    return Disowned(f"it has the id {known[:40]!r}; the sessions were made in {told}", wanted)
+    return Disowned(f"it has the id {known[:40]!r}; the sessions were made in {told}", wanted, bool(makers))
 
 
 def check(store: Place, *, repair: bool) -> list[Finding]:
@@ -43,7 +44,7 @@ def check(store: Place, *, repair: bool) -> list[Finding]:
     if wrong is None:
         return []
     wanted, known = wrong.wanted, store.known_id
-    if wanted is None and store.makers():
+    if wanted is None and wrong.made_here:
         return [Finding("", "store.json", "", f"{wrong.what}: two as often", _MEANS, COPY)]
     if repair:
         if wanted is None:

@@ -14,11 +14,11 @@ from ipyagent_sessions.errors import DamageError, IpyagentError, NotFound
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.log import checkpoints
 from ipyagent_sessions.log.layout import Layout
-from ipyagent_sessions.log.reader import Reader
+from ipyagent_sessions.log.reader import Reader, seqs
 from ipyagent_sessions.session import Session, summarise
 from ipyagent_sessions.store import Store
 from ipyagent_sessions.verify import blobs, cached, files, identity
-from ipyagent_sessions.verify.finding import COPY, MEND, Finding, Report, level_of, seqs, unreadable
+from ipyagent_sessions.verify.finding import COPY, MEND, Finding, Report, level_of, unreadable
 from ipyagent_sessions.verify.states import Fold
 
 

@@ -14,11 +14,12 @@ from ipyagent_sessions.events import seconds_of
 from ipyagent_sessions.lifecycle import ENDED, LOST, TaskState
 from ipyagent_sessions.log.appender import RISK
 from ipyagent_sessions.log.live import Live
+from ipyagent_sessions.payloads import IMPORTED
 from ipyagent_sessions.state import State
 from ipyagent_sessions.views import formats
 
 LEAST_FOR_ESTIMATE: Final = 3
-_RISK: Final = {**RISK, "imported": "a transcript tells of it, nothing of it ran here"}
+_RISK: Final = {**RISK, IMPORTED: "a transcript tells of it, nothing of it ran here"}
 LATEST: Final = 3
 """How many alarms a card shows; of earlier ones it says where they are."""
 
@@ -292,9 +293,7 @@ def resources(shown: Card) -> list[str]:
 
 def cost(shown: Card) -> str:
     """What model requests have cost; said to be incomplete when the price of one is not known."""
-    if not shown.unpriced:
-        return formats.money(shown.cost_usd)
-    return f"{formats.money(shown.cost_usd)} and more" if shown.cost_usd else "cost unknown"
+    return formats.cost(shown.cost_usd, shown.unpriced)
 
 
 def resuming(shown: Card, prefix: str) -> str:

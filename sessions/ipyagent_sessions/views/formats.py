@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ipyagent_sessions.config import duration as duration
+from ipyagent_sessions.clock import duration as duration
 
 _SIZES: Final = ("B", "KB", "MB", "GB", "TB")
 
@@ -40,6 +40,13 @@ def quantity(count: float) -> str:
 def money(usd: float) -> str:
     """$0.31; four digits below a cent."""
     return f"${usd:.2f}" if usd >= 0.01 or usd == 0 else f"${usd:.4f}"
+
+
+def cost(usd: float, unpriced: int) -> str:
+    """What model requests cost; said to be incomplete when the price of `unpriced` of them is not known."""
+    if not unpriced:
+        return money(usd)
+    return f"{money(usd)} and more" if usd else "cost unknown"
 
 
 def percent(part: float, whole: float) -> str:
