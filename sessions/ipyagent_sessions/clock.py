@@ -1,4 +1,4 @@
-"""Time and chance come in as arguments, so that tests own them (`testing.FakeClock`, `testing.FakeIds`); how a time is told."""
+"""Time and chance come in as arguments, so that tests own them (`testing.FakeClock`, `testing.FakeIds`); how time is told."""
 
 from __future__ import annotations
 
