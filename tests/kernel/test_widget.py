@@ -75,7 +75,7 @@ class Front:
     def card(self) -> dict[str, Any]:
         """The newest card that came."""
         cards = [m["shown"]["card"] for m in self.heard if m["type"] == "card"]
-        return cards[-1] if cards else {"state": "", "asks": []}
+        return cards[-1] if cards else {"state": "", "done": 0, "asks": []}
 
     def until(self, holds: Callable[[], bool], what: str) -> None:
         """Listen until it holds."""

@@ -14,6 +14,7 @@ import pytest
 from ipyagent_sessions.errors import LeaseHeld
 from ipyagent_sessions.log import lease
 from ipyagent_sessions.log.lease import Holder
+from ipyagent_sessions.log.loading import Loaded
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
 from ipyagent_sessions.testing import Child, wait_until
@@ -68,6 +69,36 @@ def test_a_second_appender_in_the_same_process_is_refused_too(session: Session, 
         session.append(me)
     appender.close()
     session.append(me).close()
+
+
+def test_the_holder_is_named_while_it_still_reads_its_log(
+    session: Session, me: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals: list[LeaseHeld] = []
+    whole = Session.loaded
+
+    def read(of: Session) -> Loaded:
+        with pytest.raises(LeaseHeld, match=rf"pid {os.getpid()} on ") as raised:
+            lease.acquire(of.layout, me, now=0.0)
+        refusals.append(raised.value)
+        return whole(of)
+
+    monkeypatch.setattr(Session, "loaded", read)
+    session.append(me).close()
+    assert len(refusals) == 1
+
+
+def test_of_a_holder_without_a_name_it_is_not_said_that_it_is_silent(
+    session: Session, me: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "_NAMED_S", 0.0)
+    session.layout.live.write_bytes(b"{}")  # of one who is gone
+    os.utime(session.layout.live, (1.0, 1.0))
+    held = lease.acquire(session.layout, me, now=0.0)
+    with pytest.raises(LeaseHeld, match="held by another process;") as raised:
+        lease.acquire(session.layout, me, now=0.0)
+    assert "--take-over" not in raised.value.hint
+    held.release()
 
 
 def test_of_processes_that_start_at_once_exactly_one_wins(store: Store, session: Session) -> None:

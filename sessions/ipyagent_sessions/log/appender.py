@@ -80,7 +80,7 @@ class Appender:
         self._recent: deque[bytes] = deque(maxlen=1000)
         self._journal = Journal(layout, held, self.state.seq + 1, blobs, disk, self._rotated)
         try:
-            held.announce(disk)
+            held.announce()
         except BaseException:
             self._journal.close()
             raise
@@ -107,6 +107,7 @@ class Appender:
         """
         held = lease.acquire(layout, who, now=clock.now(), force=force)
         try:
+            held.sign(disk)
             torn = None if force else mend_tail(layout, held.epoch, disk)
             layout.sync_tail()
             loaded = load()

@@ -6,7 +6,8 @@ The lock file carries the epoch in its name.  Whoever wants the lease of a sessi
    and whose heartbeat is stale: its process still has the lock.)
 2. locks `lease-(n+1).lock`.  From the moment this file exists, the holder of n is fenced: it looks for it after each sync and
    acknowledges nothing once it is there;
-3. reads the log to its end and creates `journal-(n+1)-<next seq>.jsonl`, which must not exist.
+3. writes its name to `holder.json`, so that whoever comes now is told who has it, however long the log takes to read;
+4. reads the log to its end and creates `journal-(n+1)-<next seq>.jsonl`, which must not exist.
 
 Readers ignore lines of epoch n from that seq on.  What a woken zombie does to the outside world cannot be fenced.
 
@@ -153,10 +154,13 @@ class Lease:
             return True
         return self._lock_files_go and self.layout.epoch() > self.epoch
 
-    def announce(self, disk: Disk) -> None:
-        """Write `holder.json`, and change the time of the folder of all sessions: one look at it then tells whoever remembers
-        how they were that some session goes on.  To be done when the journal exists, and before the first event."""
+    def sign(self, disk: Disk) -> None:
+        """Write `holder.json`.  To be done as soon as the lock is there: until then nobody can say who has it."""
         disk.replace(self.layout.holder, msgspec.json.encode(self.holder))
+
+    def announce(self) -> None:
+        """Change the time of the folder of all sessions: one look at it then tells whoever remembers how they were that some
+        session goes on.  To be done when the journal exists, and before the first event."""
         os.utime(self.layout.root.parent)
 
     def release(self) -> None:
@@ -244,7 +248,7 @@ def forget_older(layout: Layout, epoch: int) -> None:
 
 def _held(layout: Layout) -> LeaseHeld:
     holder = _named(layout)
-    age = silence(layout)
+    age = silence(layout) if holder else None  # without a name the last sign of life is that of one who is gone
     who = holder.describe() if holder else "another process"
     who += ", this process" if holder and (holder.pid, holder.host) == (os.getpid(), host()) else ""
     silent = f", silent for {age:.0f} s" if age is not None else ""
