@@ -14,8 +14,9 @@ from ipyagent_sessions.events import NULL
 
 NOT_RUN: Final = "NotRun"
 """The error type of an attempt that was logged and whose function was not called."""
-
-
+HAPPENED: Final = "happened"
+RUN_AGAIN: Final = "run_again"
+"""The choices of a request of the kind outcome: what a person says of a call that left no result."""
 IMPORTED: Final = "imported"
 """Stands where a task's mode of durability does when a transcript tells of it: none was promised."""
 

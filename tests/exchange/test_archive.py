@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import stat
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -367,6 +368,14 @@ def test_what_is_no_archive_is_refused_in_one_line(other: Store, tmp_path: Path,
         unpack.bring_in(other, tmp_path / "a.zip")
     with pytest.raises(UsageError, match="there is no file"):
         unpack.bring_in(other, tmp_path / "b.zip")
+    with pytest.raises(UsageError, match="is a folder"):
+        unpack.bring_in(other, tmp_path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a file without an end, of Unix")
+def test_what_has_no_end_is_refused_and_not_read(other: Store) -> None:
+    with pytest.raises(UsageError, match="/dev/zero is no regular file"):
+        unpack.bring_in(other, Path("/dev/zero"))
 
 
 def test_any_cut_of_an_archive_is_refused(packed: Path, other: Store, tmp_path: Path) -> None:

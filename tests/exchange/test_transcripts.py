@@ -303,7 +303,7 @@ def test_what_is_no_transcript_is_refused_with_what_is_one(store: Store, tmp_pat
     ):
         with pytest.raises(UsageError, match=said):
             transcripts.bring_in(store, written(tmp_path, *records))
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="there is no file"):
         transcripts.bring_in(store, tmp_path / "gone.jsonl")
     assert store.session_ids() == []
 

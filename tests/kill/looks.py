@@ -22,8 +22,8 @@ from ipyagent_sessions import state as states
 from ipyagent_sessions.errors import IpyagentError
 from ipyagent_sessions.lifecycle import LOST, TaskState
 from ipyagent_sessions.log.reader import Reader
+from ipyagent_sessions.payloads import HAPPENED
 from ipyagent_sessions.run.launch import result_of
-from ipyagent_sessions.run.settle import HAPPENED
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
 

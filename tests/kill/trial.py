@@ -22,8 +22,8 @@ from ipyagent_sessions.lifecycle import ENDED
 from ipyagent_sessions.log import live
 from ipyagent_sessions.log.appender import Durability
 from ipyagent_sessions.log.reader import Reader
+from ipyagent_sessions.payloads import HAPPENED, RUN_AGAIN
 from ipyagent_sessions.run import control
-from ipyagent_sessions.run.settle import HAPPENED, RUN_AGAIN
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.state import Approval, State
 from ipyagent_sessions.store import Store

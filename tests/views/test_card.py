@@ -206,12 +206,13 @@ def test_the_html_has_no_script_and_no_address_from_outside() -> None:
 
 def test_of_an_unknown_outcome_only_what_happened_can_be_chosen() -> None:
     story = running()
-    choices = ["it happened", "run it again"]
+    choices = [p.HAPPENED, p.RUN_AGAIN]
     story.add(
         "ApprovalRequested", p.ApprovalRequested("a1", "Was it paid?", as_raw(None), "d1", kind="outcome", choices=choices)
     )
     for drawn in (text.card(shown(story), prefix="ipyagent"), html.card(shown(story), prefix="ipyagent")):
-        assert "ipyagent approve abcdefghij --approval a1 --choice it happened|run it again" in drawn
+        approve = "ipyagent approve abcdefghij --approval a1 --choice"
+        assert f"{approve} happened [--result JSON]   or   {approve} run_again" in drawn
         assert "deny" not in drawn
 
 

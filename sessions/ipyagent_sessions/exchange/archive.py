@@ -26,6 +26,7 @@ import msgspec
 from msgspec import Struct
 
 from ipyagent_sessions.errors import UPDATE, DamageError, NewerFormat, UsageError
+from ipyagent_sessions.exchange import incoming
 
 FORMAT: Final = 1
 SUFFIX: Final = ".ipyagent.zip"
@@ -113,21 +114,20 @@ def opened(path: Path) -> Generator[Archive]:
 
     Raises UsageError for what is none, or holds what no archive may; DamageError for one that was cut or changed; NewerFormat.
     """
+    packed = incoming.size_of(path)
     try:
         file = zipfile.ZipFile(path)
-    except FileNotFoundError:
-        raise UsageError(f"there is no file {path}") from None
-    except IsADirectoryError:
-        raise UsageError(f"{path} is a folder", hint="give the archive that `export` made") from None
+    except OSError as error:
+        raise incoming.unreadable(path, error) from error
     except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError, ValueError) as error:
         raise UsageError(f"{path.name} is not an archive: {error}", hint="give the archive that `export` made") from error
     with file:
-        _check(path, file.infolist())
+        _check(path, packed, file.infolist())
         yield Archive(path, file, _manifest(path, file))
 
 
-def _check(path: Path, members: list[zipfile.ZipInfo]) -> None:
-    """Look at names, kinds and sizes.  Raises UsageError."""
+def _check(path: Path, packed: int, members: list[zipfile.ZipInfo]) -> None:
+    """Look at names, kinds and sizes; the archive has `packed` bytes.  Raises UsageError."""
     if len(members) > MEMBERS:
         raise _refused(path, f"it has {len(members)} members, more than {MEMBERS}")
     names = set[str]()
@@ -141,7 +141,7 @@ def _check(path: Path, members: list[zipfile.ZipInfo]) -> None:
         if name != MANIFEST and _MEMBER.fullmatch(name) is None:
             raise _refused(path, f"{name[:80]!r} does not belong into it")
         names.add(name)
-    size, packed = sum(m.file_size for m in members), path.stat().st_size
+    size = sum(m.file_size for m in members)
     if size > LARGEST:
         raise _refused(path, f"it would unpack to {size} bytes, more than {LARGEST}")
     if size > SMALL and size > RATIO * packed:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import stat
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -22,7 +21,7 @@ from msgspec import Struct
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import folding
 from ipyagent_sessions.errors import UsageError
-from ipyagent_sessions.exchange import claude_code, codex, pi
+from ipyagent_sessions.exchange import claude_code, codex, incoming, pi
 from ipyagent_sessions.exchange.retelling import Retelling
 from ipyagent_sessions.exchange.spoken import Problem, Spoken, decoded, text
 from ipyagent_sessions.log import live, sealing
@@ -58,10 +57,7 @@ class Taken(Struct):
 
 def bring_in(store: Store, path: Path) -> Taken:
     """Import the transcript at `path`.  Raises UsageError when it is none, or larger than `LARGEST`."""
-    try:
-        body = _content(path)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+    body = _content(path)
     lines = list(_lines(body))
     form = _form(path, lines)
     session_id = f"{form.NAME.replace('-', '')}{hashlib.sha256(body).hexdigest()[:12]}"
@@ -80,12 +76,13 @@ def bring_in(store: Store, path: Path) -> Taken:
 
 
 def _content(path: Path) -> bytes:
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode):  # to read a pipe would wait for ever
-        raise UsageError(f"{path} is no regular file", hint="write what it gives into a file, and import that")
-    if found.st_size > LARGEST:
-        raise UsageError(f"{path.name} has {found.st_size:,} bytes, more than {LARGEST:,}", hint="import a part of it")
-    return path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    size = incoming.size_of(path)
+    if size > LARGEST:
+        raise UsageError(f"{path.name} has {size:,} bytes, more than {LARGEST:,}", hint="import a part of it")
+    try:
+        return path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    except OSError as error:
+        raise incoming.unreadable(path, error) from error
 
 
 def _lines(body: bytes) -> Iterator[tuple[int, dict[str, Any] | Problem]]:

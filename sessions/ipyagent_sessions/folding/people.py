@@ -47,7 +47,7 @@ def approval_resolved(state: State, event: Event) -> None:
         asked.answered_at, asked.arguments = event.timestamp, body.arguments
     if body.always and asked.tool and asked.tool not in state.allowed_tools:
         state.allowed_tools = [*state.allowed_tools, asked.tool]
-    if asked.kind == "outcome" and body.choice == "run_again":  # what happened is logged as the completion that it was
+    if asked.kind == "outcome" and body.choice == p.RUN_AGAIN:  # what happened is logged as the completion that it was
         for activity_id in said_of:
             del state.execution_state.active_activities[activity_id]
 

@@ -16,7 +16,6 @@ from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.inbox import Control
 from ipyagent_sessions.state import Approval, State
 
-HAPPENED: Final = "happened"
 ANSWERS: Final = ("approved", "denied")
 
 
@@ -58,8 +57,8 @@ def _judge_one_call(state: State, asked: Approval, args: dict[str, Any]) -> str:
         return f"the request is not about an open call {one!r}; it is about {', '.join(opened) or 'none'}"
     if "result" not in args:
         return ""
-    if asked.kind != "outcome" or args.get("choice") != HAPPENED:
-        return f"a result belongs to a call that {HAPPENED}"
+    if asked.kind != "outcome" or args.get("choice") != p.HAPPENED:
+        return f"a result belongs to a call that {p.HAPPENED}"
     if one is None and len(opened) > 1:
         return f"a result is that of one call; say of which: {', '.join(opened)}"
     return ""
@@ -101,7 +100,7 @@ def resolve(appender: Appender, control: Control, parent: int | None = None) -> 
         actor=control.actor,
         parent=parent,
     )
-    for activity_id in about if control.args.get("choice") == HAPPENED else []:
+    for activity_id in about if control.args.get("choice") == p.HAPPENED else []:
         _completed(appender, control, activity_id, answered.seq)
     return answered
 

@@ -23,7 +23,6 @@ from ipyagent_sessions.state import Active
 
 _LONGEST_TOLD: Final = 2000
 """Bytes of arguments that are shown with the question whether a call happened."""
-HAPPENED, RUN_AGAIN = "happened", "run_again"
 
 
 def at_rest(run: TaskRun, ids: set[str]) -> set[str]:
@@ -138,7 +137,7 @@ async def _asked(run: TaskRun, plan: Plan) -> None:
         question,
         details,
         kind="outcome",
-        choices=[HAPPENED, RUN_AGAIN],
+        choices=[p.HAPPENED, p.RUN_AGAIN],
         about=about,
         effect="irreversible",
         if_ignored="nothing runs until somebody says",

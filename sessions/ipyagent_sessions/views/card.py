@@ -14,13 +14,15 @@ from ipyagent_sessions.events import seconds_of
 from ipyagent_sessions.lifecycle import ENDED, LOST, TaskState
 from ipyagent_sessions.log.appender import RISK
 from ipyagent_sessions.log.live import Live
-from ipyagent_sessions.payloads import IMPORTED
+from ipyagent_sessions.payloads import HAPPENED, IMPORTED
 from ipyagent_sessions.state import State
 from ipyagent_sessions.views import formats
 
 LEAST_FOR_ESTIMATE: Final = 3
 _RISK: Final = {**RISK, IMPORTED: "a transcript tells of it, nothing of it ran here"}
 LATEST: Final = 3
+_RESULT: Final = " [--result JSON]"
+"""What goes with the answer that a call happened: without it, who needs what the call returned gets ResultLost."""
 """How many alarms a card shows; of earlier ones it says where they are."""
 
 
@@ -260,9 +262,10 @@ def _asks(state: State, now: float) -> list[Ask]:
 def answers_to(shown: Card, ask: Ask, prefix: str) -> list[str]:
     """The commands that answer a request.  Of an unknown outcome there is no yes or no: only what happened can be chosen."""
     request = f"{shown.session_id} --approval {ask.approval_id}"
+    if ask.kind == "outcome":
+        return [f"{prefix} approve {request} --choice {c}{_RESULT if c == HAPPENED else ''}" for c in ask.choices]
     choice = f" --choice {'|'.join(ask.choices)}" if ask.choices else ""
-    approve = f"{prefix} approve {request}{choice}"
-    return [approve] if ask.kind == "outcome" else [approve, f"{prefix} deny {request}"]
+    return [f"{prefix} approve {request}{choice}", f"{prefix} deny {request}"]
 
 
 def _json_text(raw: Any) -> str:

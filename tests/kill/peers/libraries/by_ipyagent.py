@@ -13,9 +13,9 @@ from tests.kill.witness import Witness
 from ipyagent_sessions import Context, Done, Store, activity, workflow
 from ipyagent_sessions.errors import ControlRefused, ResultLost
 from ipyagent_sessions.log import live
+from ipyagent_sessions.payloads import HAPPENED, RUN_AGAIN
 from ipyagent_sessions.run import control
 from ipyagent_sessions.run.launch import Origin, launch
-from ipyagent_sessions.run.settle import HAPPENED, RUN_AGAIN
 from ipyagent_sessions.session import Session
 
 PACKAGES: Final = ("ipyagent",)
