@@ -94,15 +94,18 @@ def messages_of(session: Session, kept: Sequence[Kept]) -> list[ModelMessage]:
 
 def exchanges(session: Session) -> list[Exchange]:
     """What a model was sent and answered in `session`, to be played again (`cassette:`)."""
-    built, found = Thread(), list[Exchange]()
+    built, found, read = Thread(), list[Exchange](), dict[int, ModelMessage]()
     open_ones: dict[str | None, list[Kept]] = {}
     for event in session.events():
-        sent = list(built.kept)
+        sent = list(built.kept) if event.event_type == "MessageAdded" else []
         message = built.take(event)
         if message is not None and message.body.role == "assistant" and event.activity_id is not None:
             open_ones[event.activity_id] = [*sent[: message.body.index], message]
         elif event.event_type == "ActivityCompleted" and event.activity_id in open_ones:
-            *request, response = messages_of(session, open_ones.pop(event.activity_id))
+            kept = open_ones.pop(event.activity_id)
+            new = [k for k in kept if k.event.seq not in read]  # of most requests all but the end was sent before
+            read |= zip((k.event.seq for k in new), messages_of(session, new), strict=True)
+            *request, response = (read[k.event.seq] for k in kept)
             assert isinstance(response, ModelResponse)
             result = session.payload(event).get("result") or {}
             found.append(Exchange(request, response, list(result.get("offered", []))))

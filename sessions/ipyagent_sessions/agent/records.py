@@ -17,7 +17,6 @@ from typing import Any, Final
 
 import msgspec
 
-from ipyagent_sessions import config
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.agent import abandoned
@@ -30,6 +29,7 @@ from ipyagent_sessions.log.blobs import Blobs
 from ipyagent_sessions.memory.notes import Notes
 from ipyagent_sessions.run.inside import current, progress
 from ipyagent_sessions.run.task import TaskRun
+from ipyagent_sessions.workspace.protected import permissions
 
 _SHA: Final = "sha256:"
 _LARGEST_AFTER: Final = 2**20
@@ -69,12 +69,7 @@ class Records:
             ended=lambda process: self._process("ProcessEnded", process),
             recall=self._recall,
             notes=Notes(run.session.place.memory, by=run.session.id, scrub=secrets.scrub),
-            # they permit: a model may not write them
-            protected=(
-                run.session.place.root,
-                *config.settings_files(place.folder),
-                *(config.settings_files(own) if own else ()),
-            ),
+            protected=permissions(run.session.place.root, place.folder, *((own,) if own else ())),
             mark=run.session.id,
         )
         self.bench.seen.update(self._read_before())

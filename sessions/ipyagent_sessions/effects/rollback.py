@@ -7,13 +7,13 @@ from pathlib import Path
 
 import msgspec
 
-from ipyagent_sessions import config
 from ipyagent_sessions.errors import LeaseHeld, UsageError
 from ipyagent_sessions.log import live
 from ipyagent_sessions.log.lease import this_process
 from ipyagent_sessions.run import control
 from ipyagent_sessions.session import Session, summarise
 from ipyagent_sessions.undo.files import Step, bring_back
+from ipyagent_sessions.workspace.protected import permissions
 from ipyagent_sessions.workspace.workspace import Workspace
 
 
@@ -32,7 +32,7 @@ def folder_of(session: Session, otherwise: Path) -> Path:
 
 def workspace_of(session: Session, folder: Path) -> Workspace:
     """`folder` with what no tool may touch, and no roll back either."""
-    return Workspace(folder, (session.place.root, *config.settings_files(folder)))
+    return Workspace(folder, permissions(session.place.root, folder))
 
 
 def carry_out(session: Session, workspace: Workspace, steps: Sequence[Step], *, actor: str) -> None:

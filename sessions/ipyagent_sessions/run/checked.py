@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import Raw
 
-from ipyagent_sessions import codec, config
+from ipyagent_sessions import codec
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import ActivityError, CheckFailed, UsageError
@@ -24,13 +24,14 @@ from ipyagent_sessions.log.blobs import Blobs
 from ipyagent_sessions.run import notes, recall, settle, undoing
 from ipyagent_sessions.run.calls import Call
 from ipyagent_sessions.run.definitions import Activity
-from ipyagent_sessions.run.naming import Names
+from ipyagent_sessions.run.naming import Names, is_within
 from ipyagent_sessions.run.stages import Stage
 from ipyagent_sessions.run.task import TaskRun
 from ipyagent_sessions.state import BusinessState, Section
 from ipyagent_sessions.textsafe import plain
 from ipyagent_sessions.undo import files
 from ipyagent_sessions.undo.ledger import Effect, ledger
+from ipyagent_sessions.workspace.protected import permissions
 from ipyagent_sessions.workspace.workspace import Workspace
 
 ATTEMPTS: Final = 3
@@ -64,7 +65,7 @@ class Checked:
         self._run = run
         self._names = names
         self._call = call
-        self._workspace = Workspace(folder, (run.session.place.root, *config.settings_files(folder)))
+        self._workspace = Workspace(folder, permissions(run.session.place.root, folder))
 
     async def section(self, work: Work) -> Any:
         """What the part returned in the attempt that passed.  Raises CheckFailed after the last one."""
@@ -184,7 +185,7 @@ class Checked:
             if step.how != "refused":
                 files.bring_back(run.session, self._workspace, step, run.appender)
         run.before_effect()
-        for activity_id in [i for i in run.compensators if undoing.is_within(i, stage)]:
+        for activity_id in [i for i in run.compensators if is_within(i, stage)]:
             del run.compensators[activity_id]
         run.emit("CheckFailed", self._told(work, section, stage, why, unsure), activity_id=stage)
         run.before_effect()
@@ -220,7 +221,7 @@ class Checked:
         wrote = [e for e in self._effects() if e.what == "file" and e.restorable and e.seq > since]
         back = sorted({e.name for e in wrote if e.state == "rolled back"})
         kept = sorted({e.name for e in wrote if e.state != "rolled back"} | {*unsure})
-        results = {i: r for i, r in self._run.state.business_state.results.items() if undoing.is_within(i, stage)}
+        results = {i: r for i, r in self._run.state.business_state.results.items() if is_within(i, stage)}
         stays = [i for i, r in results.items() if r.effect == "irreversible" and not r.compensated]
         said = f"{work.name}: the check failed in attempt {number} of {work.attempts}: {_brief(why)}"
         said += _back(len(back), _values_differ(self._run.state.business_state, section), section.checkpoint)

@@ -12,6 +12,11 @@ from ipyagent_sessions.run.inside import current
 from ipyagent_sessions.run.task import TaskRun
 
 
+def is_within(activity_id: str, stage: str) -> bool:
+    """Whether an activity is of that stage or of one in it; every one is when none is named."""
+    return not stage or activity_id.startswith((f"{stage}/", f"{stage}."))
+
+
 class Names:
     """The identities that one run of a body has given out."""
 
@@ -75,12 +80,7 @@ class Names:
 
     def check_awaited(self, stage: str = "") -> None:
         """Raise UsageError when a call was made (in `stage`, if one is named) and never awaited: it did not run."""
-        forgotten = sorted(
-            made
-            for place, made_here in self._open.items()
-            for made in made_here
-            if not stage or place.startswith((f"{stage}/", f"{stage}."))
-        )
+        forgotten = sorted(made for place, made_here in self._open.items() for made in made_here if is_within(place, stage))
         if forgotten:
             raise UsageError(f"{forgotten[0]} was never awaited, so it did not run", hint="write: await ctx.run(...)")
 

@@ -13,6 +13,7 @@ import msgspec
 from ipyagent_sessions.clock import Clock
 from ipyagent_sessions.config import CheckpointPolicy
 from ipyagent_sessions.events import Event
+from ipyagent_sessions.folding.activities import UNCOUNTED
 from ipyagent_sessions.state import State
 
 VOLUME: Final = 10_000
@@ -22,7 +23,6 @@ MATERIALISE_S: Final = 30.0
 """Unnamed snapshots are written at most this often, in seconds."""
 _ALWAYS: Final = frozenset({"checked", "manual", "interrupted", "end"})
 _OFTEN: Final = frozenset({"time", "volume", "stage"})
-_SMALL: Final = ("value", "sleep", "emit", "note")
 
 
 class Triggers:
@@ -55,7 +55,7 @@ class Triggers:
         self._since += 1
         if event.event_type == "ActivityCompleted":
             done = state.business_state.results.get(event.activity_id or "") if self._types else None
-            if done is not None and done.kind not in _SMALL:
+            if done is not None and done.kind not in UNCOUNTED:
                 if "ActivityCompleted" in self._types:
                     return "ActivityCompleted"
                 if done.effect != "none" and "external_api_called" in self._types:

@@ -8,6 +8,7 @@ from typing import Final
 
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.run.keys import belonging
+from ipyagent_sessions.run.naming import is_within
 from ipyagent_sessions.run.task import TaskRun, TaskStop
 
 UNDOING: Final = "undoing"
@@ -55,11 +56,6 @@ async def compensate(run: TaskRun, why: str, *, stage: str = "") -> tuple[list[s
         run.sync()
     _still_held(run)
     return done, broken
-
-
-def is_within(activity_id: str, stage: str) -> bool:
-    """Whether an activity is of that stage or of one in it; every one is when none is named."""
-    return not stage or activity_id.startswith((f"{stage}/", f"{stage}."))
 
 
 def _intend(run: TaskRun, activity_id: str, why: str) -> None:

@@ -11,7 +11,7 @@ import os
 import unicodedata
 from pathlib import Path
 
-from ipyagent_sessions.config import PROJECT_FILE
+from ipyagent_sessions.config import PROJECT_FILE, settings_files
 
 Identity = tuple[int, int]
 
@@ -29,6 +29,11 @@ class Protected:
     def covers(self, folder: Identity, name: str) -> bool:
         """Whether one of them has this name in this folder."""
         return any(_same(path.name, name) and _identity(path.parent) == folder for path in self._paths)
+
+
+def permissions(store: Path, *folders: Path) -> tuple[Path, ...]:
+    """What permits something to whoever works in `folders`: the store, and where their settings stand or would count."""
+    return (store, *(path for folder in folders for path in settings_files(folder)))
 
 
 def permits(name: str) -> bool:
