@@ -141,7 +141,8 @@ export interface Card {
   pausing: boolean;
 }
 
-/** Something that waits for a person.  `details` is JSON text; `digest` is what an answer confirms.
+/** Something that waits for a person.  `details` is JSON text, or, when the whole is the blob `details_blob`, the beginning
+ *  of it; `digest` is what an answer confirms.
  *
  *  Nobody having answered until `expires_at` counts as denied.  A tool call (`kind` tool) has its `tool`, `arguments` and
  *  `effect` in the details, and may be approved with other arguments. */
@@ -155,6 +156,7 @@ export interface Ask {
   if_ignored: string;
   since_s: number;
   expires_at: string | null;
+  details_blob: string | null;
 }
 
 /** All about a session.  Events up to `inherited_until` (0 when it is no fork) belong to its ancestors.

@@ -18,7 +18,7 @@ const OPEN = { why: '', hint: '' };
 
 function html(more: Partial<CardProps> = {}): string {
   return render(
-    <CardView shown={aShown()} age={0} link="open" who="the Jupyter server" doing={NONE} door={OPEN} notice={null} act={() => undefined} {...more} />
+    <CardView shown={aShown()} age={0} link="open" who="the Jupyter server" doing={NONE} door={OPEN} notice={null} act={() => undefined} load={() => Promise.resolve('')} {...more} />
   );
 }
 
@@ -128,6 +128,14 @@ test('a long question is not answered before it was shown whole', () => {
   const markup = html({ shown: aShown({ state: 'suspended', asks: [ask] }) });
   assert.match(markup, /data-ipa="approved"[^>]*title="read the rest of it first"/);
   assert.ok(!markup.includes('folder-399'));
+});
+
+test('a question whose details are kept elsewhere is not answered before they came', () => {
+  const ask = anAsk({ kind: 'tool', details: '{"tool":"write_file","arguments":{"text":"a', details_blob: 'b'.repeat(64) });
+  const markup = html({ shown: aShown({ state: 'suspended', asks: [ask] }) });
+  assert.match(markup, /data-ipa="approved"[^>]*title="read the rest of it first"/);
+  assert.match(markup, /data-ipa="denied"[^>]*title="read the rest of it first"|data-ipa="deny"[^>]*title="read the rest of it first"/);
+  assert.match(markup, /Show all of it/);
 });
 
 test('laying out details adds white space and changes nothing else', () => {

@@ -10,6 +10,7 @@ import { Editor } from '../src/view/editor.js';
 import { HOSTILE, aCard, anAsk } from './fixtures.js';
 
 const aCall = (details: unknown, more = {}): ReturnType<typeof anAsk> => anAsk({ kind: 'tool', details: JSON.stringify(details), ...more });
+const never = (): Promise<string> => Promise.reject(new Error('nothing is elsewhere'));
 const PATHS = { tool: 'delete_files', arguments: { paths: ['build/', 'dist/'], force: false }, effect: 'irreversible' };
 
 test('only a tool call with named arguments can be edited', () => {
@@ -67,13 +68,13 @@ test('edited arguments, a reason and "always" go with the answer, and nothing em
 });
 
 test('a tool call shows its effect and who is allowed what, and hostile arguments are text', () => {
-  const markup = render(<AskView ask={aCall(PATHS)} doing={new Set()} act={() => undefined} />);
+  const markup = render(<AskView ask={aCall(PATHS)} doing={new Set()} act={() => undefined} load={never} />);
   assert.match(markup, /irreversible/);
   assert.match(markup, /always allow delete_files in this session/);
   const evil = aCall({ tool: HOSTILE, effect: HOSTILE, arguments: { [HOSTILE]: HOSTILE } }, { question: HOSTILE });
   const edited = judged(JSON.stringify({ [HOSTILE]: 1 }), { [HOSTILE]: HOSTILE });
   const both =
-    render(<AskView ask={evil} doing={new Set()} act={() => undefined} />) +
+    render(<AskView ask={evil} doing={new Set()} act={() => undefined} load={never} />) +
     render(<Editor tool={HOSTILE} text="{}" edited={edited} setText={() => undefined} leave={() => undefined} />);
   assert.ok(!/<script|<img|onerror="/i.test(both), both);
   assert.ok(!both.replace(/<[^>]*>/g, '').includes('\u202e'));

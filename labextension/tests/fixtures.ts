@@ -63,6 +63,7 @@ export function anAsk(more: Partial<Ask> = {}): Ask {
     if_ignored: 'denied at 18:40',
     since_s: 12,
     expires_at: null,
+    details_blob: null,
     ...more
   };
 }

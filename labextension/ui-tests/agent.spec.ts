@@ -107,3 +107,28 @@ test('a real agent with a script: it streams, asks before it runs code, and runs
   await expect(card(page).locator('.ipa-call-body').first()).toContainText('as edited');
   await shot(page, 'agent-real');
 });
+
+const LONG_SCRIPT = `
+code = "print('as it was')\\n" + "# " + "x" * 40_000 + "\\nprint('the end of it')"
+turns = [{"call": [{"tool": "run_python", "args": {"code": code}}]}, {"say": "Done."}]
+import json
+json.dump(turns, open("long.yaml", "w"))
+`;
+
+test('a call that is too long for the log is read whole before it is approved, and can be edited then', async ({ page }) => {
+  const asks = '%%agent --model scripted:long.yaml --approve ask --bg\nRun it.';
+  await lab.open(page, 'long.ipynb', [LONG_SCRIPT, '%load_ext ipyagent', asks]);
+  await runAll(page);
+  const ask = card(page).locator('.ipa-ask');
+  await expect(ask.locator('.ipa-details')).toContainText('as it was');
+  await expect(ask.locator('.ipa-details')).not.toContainText('the end of it');
+  await expect(button(ask, 'approved')).toHaveAttribute('aria-disabled', 'true');
+  await shot(page, 'agent-long');
+  await button(ask, 'show-all').click();
+  await expect(ask.locator('.ipa-details')).toContainText('the end of it');
+  await expect(button(ask, 'edit')).not.toHaveAttribute('aria-disabled', 'true');
+  await expect(ask).toContainText('always allow run_python in this session');
+  await button(ask, 'approved').click();
+  await expect(card(page)).toHaveAttribute('data-state', 'completed');
+  await expect(card(page).locator('.ipa-talk')).toContainText('Done.');
+});

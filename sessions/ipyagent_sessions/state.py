@@ -15,7 +15,7 @@ from msgspec import Raw, Struct, field
 from ipyagent_sessions.events import EMPTY, NULL
 from ipyagent_sessions.lifecycle import TaskState
 
-FORM: Final = 8
+FORM: Final = 9
 """The form of the state.  It goes up when a field is added or the fold changes: snapshots of another form are folded again."""
 
 
@@ -83,7 +83,10 @@ class Section(Struct):
 
 
 class Approval(Struct):
-    """A request to a person, pending or answered.  `digest` is what an answer is bound to."""
+    """A request to a person, pending or answered.  `digest` is what an answer is bound to.
+
+    `details` are there until it is answered, of large ones `preview`, the beginning as text, and the name of their blob.
+    """
 
     seq: int
     question: str
@@ -103,6 +106,8 @@ class Approval(Struct):
     answered_at: str | None = None
     arguments: Raw = NULL
     tool: str = ""
+    details_blob: str | None = None
+    preview: str = ""
 
 
 class TaskRecord(Struct):

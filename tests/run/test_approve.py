@@ -6,6 +6,7 @@ import asyncio
 import threading
 from typing import Any
 
+import msgspec
 import pytest
 from tests.run.harness import Engine, Gate, Witness, answer, bodies, of_type, running, until_asked, until_status
 
@@ -15,6 +16,7 @@ from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Workflow, workflow
 from ipyagent_sessions.run.waiting import Answer
 from ipyagent_sessions.testing import FakeClock, wait_until
+from ipyagent_sessions.views.card import card
 
 
 def asking(**options: Any) -> Workflow:
@@ -342,6 +344,42 @@ def test_a_request_says_what_happens_if_it_is_ignored_and_carries_its_details(en
         b'{"files":["a","b"]}',
     )
     assert session.summary().needs_you == 1
+
+
+def test_large_details_are_a_blob_with_their_beginning_beside_and_an_answer_is_bound_to_all_of_them(engine: Engine) -> None:
+    given = {"text": "é" * 500_000}
+
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> bool:
+        return bool(await ctx.approve("Write it?", details=given))
+
+    handle = engine.start(flow, headless=True)
+    session = engine.ended(handle, "suspended")
+    (event,) = of_type(session, "ApprovalRequested")
+    assert len(bytes(memoryview(event.payload))) < 4_000
+    assert session.payload(event)["details"] == given
+    asked = session.state().execution_state.approvals["a1"]
+    assert asked.details_blob is not None
+    assert msgspec.json.decode(session.blobs.read(asked.details_blob)) == given
+    [shown] = card(session.id, session.state(), None, "suspended", 0.0).asks
+    assert shown.details == asked.preview
+    assert shown.details.startswith('{"text":"éé')
+    assert shown.details_blob == asked.details_blob
+    given["text"] += "!"
+    assert engine.ended(engine.resume(handle, flow), "suspended").state().system_state.reason == "definition"
+    given["text"] = given["text"][:-1]
+    answer(session, "a1")
+    assert engine.resume(handle, flow).result(10) is True
+
+
+def test_an_answered_request_leaves_its_details_to_the_log(engine: Engine) -> None:
+    handle = engine.start(asking(), headless=True)
+    session = engine.ended(handle, "suspended")
+    answer(session, "a1")
+    asked = session.state().execution_state.approvals["a1"]
+    assert (asked.answer, bytes(asked.details)) == ("approved", b"null")
+    (event,) = of_type(session, "ApprovalRequested")
+    assert session.payload(event)["details"] == {"files": ["a", "b"]}
 
 
 def test_with_no_effect_on_others_a_question_with_odd_text_is_asked(engine: Engine) -> None:

@@ -21,27 +21,39 @@ export interface AskProps {
   ask: Ask;
   doing: ReadonlySet<string>;
   act: (deed: Deed) => void;
+  /** Fetches details that are kept as a blob. */
+  load: (blob: string) => Promise<string>;
 }
 
-export function AskView({ ask, doing, act }: AskProps): JSX.Element {
+export function AskView({ ask: asked, doing, act, load }: AskProps): JSX.Element {
   const [whole, setWhole] = useState(false);
+  const [loaded, setLoaded] = useState<string | null>(null);
+  const [problem, setProblem] = useState('');
+  const ask = loaded === null ? asked : { ...asked, details: loaded, details_blob: null };
   const [settled, setSettled] = useState(false);
   useEffect(() => {
     const timer = setTimeout(() => setSettled(true), SETTLE_MS);
     return () => clearTimeout(timer);
   }, []);
-  const cut = isLong(ask) && !whole;
+  const elsewhere = ask.details_blob ?? null;
+  const cut = elsewhere !== null || (isLong(ask) && !whole);
   const waiting = doing.has(`answer ${ask.approval_id}`);
   const why = waiting ? 'your answer is under way' : cut ? 'read the rest of it first' : '';
   const asks = text.block(ask.question);
-  const details = text.block(reflow(ask.details));
+  const details = useMemo(() => text.block(reflow(ask.details)), [ask.details]);
   const inline = details.length > 0 && details.length <= 90 && !details.includes('\n');
   const length = ask.question.length + ask.details.length;
-  const call = useMemo(() => callOf(ask), [ask.digest]);
+  const call = useMemo(() => callOf(ask), [ask.digest, loaded]);
   const [always, setAlways] = useState(false);
   const [typed, setTyped] = useState<string | null>(null);
   const [reason, setReason] = useState<string | null>(null);
   const edited = typed === null || call?.arguments == null ? null : judged(typed, call.arguments);
+  const showAll = (): void => {
+    setWhole(true);
+    if (elsewhere !== null) {
+      void load(elsewhere).then(setLoaded, (error: unknown) => setProblem(error instanceof Error ? error.message : String(error)));
+    }
+  };
   const answer = (said: Answer): void => {
     if (settled) {
       act({
@@ -66,12 +78,13 @@ export function AskView({ ask, doing, act }: AskProps): JSX.Element {
       </p>
       {details.length === 0 || inline || typed !== null ? null : (
         <pre class="ipa-details" tabIndex={0} aria-label="details">
-          {cut ? details.slice(0, LONG) : details}
+          {cut ? `${details.slice(0, LONG)}…` : details}
         </pre>
       )}
       {cut ? (
-        <Press label={`Show all ${text.quantity(length)} characters`} name="show-all" onPress={() => setWhole(true)} />
+        <Press label={elsewhere === null ? `Show all ${text.quantity(length)} characters` : 'Show all of it'} name="show-all" onPress={showAll} />
       ) : null}
+      {problem === '' ? null : <p class="ipa-hint">{text.line(`the rest of it did not come: ${problem}`, 200)}</p>}
       <p class="ipa-ask-terms">
         asked {text.age(ask.since_s)}
         {ask.if_ignored ? ` · ${text.line(ask.if_ignored, 160)}` : ''}

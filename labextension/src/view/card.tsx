@@ -29,6 +29,8 @@ export interface CardProps {
   door: ResumeDoor;
   notice: Notice | null;
   act: (deed: Deed) => void;
+  /** Fetches what is kept as a blob. */
+  load: (blob: string) => Promise<string>;
   openLog?: boolean;
   openTimeline?: boolean;
   /** Draws what is below the card when Log or Timeline is open. */
@@ -107,7 +109,7 @@ export function CardView(props: CardProps): JSX.Element {
         </p>
       )}
       {card.asks.map(ask => (
-        <AskView key={ask.digest + ask.approval_id} ask={ask} doing={doing} act={act} />
+        <AskView key={ask.digest + ask.approval_id} ask={ask} doing={doing} act={act} load={props.load} />
       ))}
       {card.alarms.slice(-3).map(alarm => (
         <p key={alarm} class="ipa-alarm">

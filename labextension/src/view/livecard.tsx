@@ -67,6 +67,7 @@ export function LiveCard(props: LiveCardProps): JSX.Element {
         door={door}
         notice={moved ? null : desk.notice(session_id)}
         act={deed => void desk.act(card, deed, where)}
+        load={name => desk.api.blob(session_id, name)}
         talk={
           card.kind === 'agent' ? (
             <TalkView

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ipyagent_sessions import payloads as p
-from ipyagent_sessions.events import Event
+from ipyagent_sessions.events import NULL, Event
 from ipyagent_sessions.folding.activities import UNCOUNTED
 from ipyagent_sessions.folding.reading import parsed
 from ipyagent_sessions.state import Approval, State
@@ -25,6 +25,8 @@ def approval_requested(state: State, event: Event) -> None:
         body.if_ignored,
         body.about,
         tool=body.tool,
+        details_blob=body.details_blob,
+        preview=body.preview,
     )
 
 
@@ -45,6 +47,7 @@ def approval_resolved(state: State, event: Event) -> None:
     else:
         asked.answer, asked.choice, asked.reason, asked.by = body.answer, body.choice, body.reason, body.by
         asked.answered_at, asked.arguments = event.timestamp, body.arguments
+        asked.details, asked.details_blob, asked.preview = NULL, None, ""
     if body.always and asked.tool and asked.tool not in state.allowed_tools:
         state.allowed_tools = [*state.allowed_tools, asked.tool]
     if asked.kind == "outcome" and body.choice == p.RUN_AGAIN:  # what happened is logged as the completion that it was

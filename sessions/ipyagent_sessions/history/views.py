@@ -214,7 +214,7 @@ VIEWS: Final = (
         {
             "state": "pending or answered",
             "waited_s": "seconds from request to answer",
-            "details": "what the answer is bound to, JSON",
+            "details": "what the answer is bound to, JSON; NULL when it was kept as a blob",
         },
     ),
     View(

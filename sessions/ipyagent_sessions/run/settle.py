@@ -23,6 +23,8 @@ from ipyagent_sessions.state import Active
 
 _LONGEST_TOLD: Final = 2000
 """Bytes of arguments that are shown with the question whether a call happened."""
+_PREVIEW: Final = 1000
+"""Bytes of the details of a request that stand in its event when the whole is a blob."""
 
 
 def at_rest(run: TaskRun, ids: set[str]) -> set[str]:
@@ -165,9 +167,13 @@ def _told(run: TaskRun, activity_id: str, active: Active) -> dict[str, Any]:
 def request(run: TaskRun, question: str, details: msgspec.Raw, *, activity_id: str | None = None, **more: Any) -> str:
     """Log an approval request, durably; returns its id, unique in the session."""
     question = ev.clean(question)[0]
-    approval_id = f"a{run.state.asked + 1}"
+    approval_id, blobs = f"a{run.state.asked + 1}", dict[str, bytes]()
     digest = digest_of(question, details, more.get("choices", []))
-    run.emit("ApprovalRequested", p.ApprovalRequested(approval_id, question, details, digest, **more), activity_id=activity_id)
+    inline, blob = run.appender.put(bytes(memoryview(details)), blobs)
+    body = p.ApprovalRequested(approval_id, question, inline, digest, details_blob=blob, **more)
+    if blob is not None:
+        body.preview = blobs[blob][:_PREVIEW].decode("utf-8", "ignore")
+    run.emit("ApprovalRequested", body, activity_id=activity_id, blobs=blobs or None)
     run.before_effect()
     run.summarise()
     return approval_id

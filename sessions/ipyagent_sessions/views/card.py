@@ -27,7 +27,8 @@ _RESULT: Final = " [--result JSON]"
 
 
 class Ask(Struct):
-    """Something that waits for a person.  `details` is JSON text; `digest` is what an answer confirms.
+    """Something that waits for a person.  `details` is JSON text, or, when the whole is the blob `details_blob`, the beginning
+    of it; `digest` is what an answer confirms.
 
     Nobody having answered until `expires_at` counts as denied.  A tool call (`kind` tool) has its `tool`, `arguments` and
     `effect` in the details, and may be approved with other arguments.
@@ -42,6 +43,7 @@ class Ask(Struct):
     if_ignored: str
     since_s: float
     expires_at: str | None = None
+    details_blob: str | None = None
 
 
 class Card(Struct):
@@ -246,13 +248,14 @@ def _asks(state: State, now: float) -> list[Ask]:
         Ask(
             key,
             a.question,
-            _json_text(a.details),
+            _json_text(a.details) if a.details_blob is None else a.preview,
             a.digest,
             a.kind,
             a.choices,
             a.if_ignored,
             max(0.0, now - seconds_of(a.asked_at)),
             a.expires_at,
+            a.details_blob,
         )
         for key, a in state.execution_state.approvals.items()
         if a.answer is None
