@@ -215,8 +215,8 @@ class StateChanged(Payload):
 
 class ApprovalRequested(Payload):
     """`digest` covers question, details and choices: an answer is bound to it.  `if_ignored` says what expiry does.  `kind` is
-    approval, outcome or tool; for a tool call `tool` is its name and `details` holds its arguments.  Of details that are kept as
-    a blob `preview` has the beginning, as text."""
+    approval, outcome or tool; for a tool call `tool` is its name and `details` holds its arguments.  Of details that are
+    kept as a blob `preview` has the beginning, as text."""
 
     approval_id: str
     question: str

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ipyagent_sessions.history.result import Result
 
 
-_NAMED: Final = re.compile(r"([a-z0-9]{1,40})(\.\d+)?")
+_NAMED: Final = re.compile(r"([a-z0-9]{1,40})(?:\.([0-9]{1,9}))?")
 """What an id, a beginning of one, or a task id looks like."""
 _CANDIDATES: Final = 8
 """How many sessions an answer names when several fit."""
@@ -63,40 +63,61 @@ class Store(Place):
             raise NotFound(f"{session_id[:60]!r} is not the id of a session", hint="list them with: ipyagent ls")
         return Session(self, session_id)
 
-    def find(self, wanted: str) -> Session:
+    def find(self, wanted: str, *, current: bool = False) -> Session:
         """The session of an id, a task id (`<session_id>.<n>`), a title, or a unique beginning of an id.
 
-        Raises NotFound when there is none, UsageError with the candidates when several fit.
+        `current`: a task that is named must be the one that the session is at.  Raises NotFound when there is none, UsageError
+        with the candidates when several fit, and for a task that is over.
         """
         found = _NAMED.fullmatch(wanted)
         stem = found[1] if found else ""
+        number = int(found[2]) if found and found[2] else None
         if stem and stem in self.session_ids():
-            return Session(self, stem)
+            return self._at_task(stem, number, current)
         fits = [x for x in self.sessions() if (stem and x.session_id.startswith(stem)) or _is_titled(x, wanted)]
         if len(fits) == 1:
-            return Session(self, fits[0].session_id)
+            return self._at_task(fits[0].session_id, None if _is_titled(fits[0], wanted) else number, current)
         if fits:
             told = ", ".join(_candidate(x) for x in fits[:_CANDIDATES])
             more = f", and {len(fits) - _CANDIDATES} more" if len(fits) > _CANDIDATES else ""
             raise UsageError(f"{wanted!r} fits {len(fits)} sessions: {told}{more}", hint="say which one by its id")
         raise NotFound(f"there is no session {wanted!r} in {self.root}", hint="list them with: ipyagent ls")
 
+    def _at_task(self, session_id: str, number: int | None, current: bool) -> Session:
+        """The session, if it has a task of that number; of one whose summary cannot be had that is not looked at."""
+        session, wanted = Session(self, session_id), f"{session_id}.{number}"
+        summary = self.listed(session).summary if number is not None else None
+        if number is None or summary is None or summary.task_id == wanted:
+            return session
+        task_id = summary.task_id or session.state().system_state.task_id or ""  # a crash may have come before its summary
+        if task_id == wanted:
+            return session
+        at, _, newest = task_id.rpartition(".")
+        if at != session.id or not 0 < number < int(newest):
+            is_at = f"; it is at {task_id}" if task_id else ""
+            raise NotFound(f"session {session.id} has no task {number}{is_at}", hint=f"see: ipyagent log {session.id}")
+        if current:
+            raise UsageError(
+                f"task {wanted} is over; the session is at {task_id}", hint=f"if that one is meant, name it: {task_id}"
+            )
+        return session
+
     def sessions(self) -> list[Listed]:
         """Every session, newest change first; one that cannot be read is listed with its problem."""
-        out = [self._listed(session_id) for session_id in self.session_ids()]
+        out = [self.listed(Session(self, session_id)) for session_id in self.session_ids()]
         return sorted(out, key=lambda x: x.summary.updated_at if x.summary else "", reverse=True)
 
-    def _listed(self, session_id: str) -> Listed:
-        session = Session(self, session_id)
+    def listed(self, session: Session) -> Listed:
+        """A session as `sessions` lists it."""
         try:
             summary = session.summary()
-            if not _is_whole(summary, session_id):
-                summary = summarise(session_id, session.state())
+            if not _is_whole(summary, session.id):
+                summary = summarise(session.id, session.state())
                 events.seconds_of(summary.updated_at)
             state = session.effective_state(summary)
-            return Listed(session_id, summary, state, silence=session.silence() if state == TaskState.RUNNING else None)
+            return Listed(session.id, summary, state, silence=session.silence() if state == TaskState.RUNNING else None)
         except NewerFormat as error:
-            return Listed(session_id, None, "newer", str(error))
+            return Listed(session.id, None, "newer", str(error))
         except (IpyagentError, OSError) as error:
             return self._damaged(session, str(error))
         except Exception as error:  # noqa: BLE001  # whatever lies in one folder, the others are listed

@@ -9,7 +9,9 @@ from tests.cli.conftest import Said, Terminal
 
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import NotFound, UsageError
+from ipyagent_sessions.log import live
 from ipyagent_sessions.log.lease import Holder
+from ipyagent_sessions.session import summarise
 from ipyagent_sessions.store import Store
 from ipyagent_sessions.testing import activities
 
@@ -93,6 +95,40 @@ def test_every_command_that_takes_a_session_takes_all_its_names(command: str, wa
     assert "there is no session" not in said.err
     if command in LOOKING:
         assert said == call("abcd")
+
+
+@pytest.fixture
+def second(waiting: Store, me: Holder) -> Store:
+    """`abcd` is at its second task, which waits for a person; its first is over."""
+    appender = waiting.session("abcd").append(me)
+    appender.emit("TaskResumed", p.TaskResumed(2, "x"), task_id="abcd.1")
+    appender.emit("TaskCompleted", p.TaskCompleted(), task_id="abcd.1")
+    appender.emit("TaskQueued", p.TaskQueued("m:f"), task_id="abcd.2")
+    appender.emit("TaskStarted", p.TaskStarted(), task_id="abcd.2")
+    appender.emit("ApprovalRequested", p.ApprovalRequested("a1", "Go on?"), task_id="abcd.2")
+    appender.emit("TaskSuspended", p.TaskSuspended("approval", "Go on?"), task_id="abcd.2")
+    appender.close()
+    live.write_summary(waiting.session("abcd").layout, summarise("abcd", appender.state), appender.disk)
+    return waiting
+
+
+@pytest.mark.parametrize("command", ["approve", "deny", "cancel", "pause", "resume", "rerun", "status"])
+def test_what_is_done_to_a_task_is_not_done_to_another_one(command: str, second: Store, terminal: Terminal) -> None:
+    before = second.session("abcd").last_seq()
+    said = terminal(command, "abcd.1")
+    assert (said.status, said.out) == (2, "")
+    assert "task abcd.1 is over; the session is at abcd.2" in said.err
+    for wanted in ("abcd.3", "abcd.0", "abcd.99"):
+        said = terminal(command, wanted)
+        assert (said.status, said.out) == (1, "")
+        assert f"session abcd has no task {int(wanted[5:])}; it is at abcd.2" in said.err
+    assert second.session("abcd").last_seq() == before
+    assert "abcd.2 is over" not in terminal(command, "abcd.2").err
+
+
+def test_an_older_task_names_its_session_for_whoever_only_looks(second: Store, terminal: Terminal) -> None:
+    assert terminal("log", "abcd.1") == terminal("log", "abcd")
+    assert "has no task 3" in terminal("log", "abcd.3").err
 
 
 def test_the_label_of_a_checkpoint_comes_before_the_session(waiting: Store, terminal: Terminal) -> None:

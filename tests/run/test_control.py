@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.run.harness import PATIENCE, Engine, Gate, answer, bodies, checkpoints, of_type, running, until_asked
 
-from ipyagent_sessions.errors import ControlRefused, LeaseHeld, NotFound
+from ipyagent_sessions.errors import ControlPending, ControlRefused, LeaseHeld, NotFound, PersistenceError
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.log import inbox
 from ipyagent_sessions.log.appender import Appender
@@ -221,6 +221,40 @@ def test_a_door_that_waits_in_vain_says_so_and_leaves_the_request(session: Sessi
         assert len(inbox.waiting(session.layout)) == 1
     finally:
         appender.close()
+
+
+@pytest.mark.parametrize("action", ["pause", "cancel"])
+def test_what_an_execution_did_not_answer_does_not_stop_the_next_one(
+    engine: Engine, gate: Gate, waiting: Workflow, me: Holder, action: str
+) -> None:
+    handle = engine.start(waiting)
+    gate.reached()
+    session = engine.crash(handle)
+    stopped = session.append(me)  # a holder that answers nothing
+    with pytest.raises(ControlPending):
+        control.request(session, action, actor="user:anna", wait_s=0.1)
+    stopped.close()
+    again = engine.resume(session, waiting)
+    wait_until(lambda: outcomes(session) == [(action, "refused")], what="the answer")
+    assert "the task was resumed since it was asked" in bodies(session, "ControlRequested")[0]["reason"]
+    gate.open()
+    assert again.result(10) == "done"
+
+
+@pytest.mark.parametrize("action", ["pause", "cancel"])
+def test_a_request_that_failed_is_not_done_later(
+    engine: Engine, gate: Gate, waiting: Workflow, disk: FaultyDisk, action: str
+) -> None:
+    handle = engine.start(waiting)
+    gate.reached()
+    session = engine.crash(handle)
+    disk.fail("before journal write", times=100)
+    with pytest.raises(PersistenceError):
+        control.request(session, action, actor="user:anna")
+    assert inbox.waiting(session.layout) == []
+    disk.mend()
+    gate.open()
+    assert engine.resume(session, waiting).result(10) == "done"
 
 
 def test_a_running_task_is_not_resumed_a_second_time(engine: Engine, gate: Gate, waiting: Workflow) -> None:

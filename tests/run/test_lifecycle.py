@@ -178,6 +178,29 @@ def test_once_gives_the_result_of_the_completed_one_and_runs_nothing(
     assert witness.order == ran
 
 
+def test_in_a_session_of_ones_own_the_same_call_goes_on_and_once_holds_too(
+    engine: Engine, steps: Steps, gate: Gate, witness: Witness
+) -> None:
+    nightly, other = (engine.store.create(title=title, notebook="a.ipynb") for title in ("nightly", "other"))
+    first = call(engine, steps.flow, 5, session=nightly)
+    assert first.handle is not None
+    gate.reached()
+    engine.crash(first.handle)
+    with pytest.raises(ControlRefused, match=f"session {nightly.id} has a task that is suspended"):
+        call(engine, steps.flow, 6, session=nightly)
+    gate.open()
+    again = call(engine, steps.flow, 5, session=nightly)
+    assert again.note.startswith(f"continues task {first.handle.task_id} (")
+    assert again.handle is not None
+    assert again.handle.result(10) == "done 5"
+    assert call(engine, steps.flow, 5, session=nightly, once=True).value == "done 5"
+    assert set(witness.counts.values()) == {1}
+    elsewhere = call(engine, steps.flow, 5, session=other, once=True)
+    assert elsewhere.handle is not None
+    assert elsewhere.handle.result(10) == "done 5"
+    assert elsewhere.session.id == other.id
+
+
 def test_while_it_runs_the_same_call_is_told_who_holds_it(engine: Engine, steps: Steps, gate: Gate) -> None:
     call(engine, steps.flow, 5)
     gate.reached()
@@ -294,6 +317,21 @@ def test_a_rerun_is_a_new_task_for_real_that_names_the_old_one(
     assert again.session.state().system_state.rerun_of == first.task_id
     assert witness.counts["step 1"] == 2
     assert len(of_type(first.session, "TaskQueued")) == 1
+
+
+def test_a_rerun_of_what_takes_other_arguments_now_is_refused_before_a_session_is_made(engine: Engine) -> None:
+    async def before(ctx: Context, n: int) -> int:
+        return n
+
+    async def after(ctx: Context, m: int, k: int) -> int:
+        return m + k
+
+    after.__qualname__ = before.__qualname__  # the same cell, edited
+    first = engine.start(Workflow(before), 7)
+    first.result(10)
+    with pytest.raises(UsageError, match=r"so the task was started; .*undo that change to run it again"):
+        _ = launch.rerun(first.session, engine.store, Workflow(after))
+    assert engine.store.session_ids() == [first.session.id]
 
 
 def test_a_rerun_with_another_workflow_is_refused(engine: Engine, steps: Steps, gate: Gate) -> None:

@@ -49,17 +49,18 @@ class Door(Struct):
     folder: Path = Path()
     talk: Talk = field(default_factory=Talk)
 
-    def session(self, wanted: str | None) -> Session:
+    def session(self, wanted: str | None, *, current: bool = False) -> Session:
         """The session of an id, a unique beginning of one, a task id, a title, `{name}` (a variable that holds one of these),
-        or `@last` (also when nothing is given).
+        or `@last` (also when nothing is given).  `current`: what is done is done to the task that the session is at, so
+        another one must not be named.
 
         `@last` is the newest of this notebook, or of the store in a terminal.  Raises NotFound, and UsageError with the
-        candidates when several fit.
+        candidates when several fit, or for a task that is over.
         """
         if wanted is not None and (variable := VARIABLE.fullmatch(wanted)):
             wanted = self._variable(variable[1])
         if wanted is not None and wanted != "@last":
-            return self.store.find(wanted)
+            return self.store.find(wanted, current=current)
         for listed in self.store.sessions():
             summary = listed.summary
             if (
@@ -94,7 +95,7 @@ class Door(Struct):
     def asked(self, wanted: str | None) -> Session:
         """The session of an id; without one the only session that waits for a person.  Raises NotFound."""
         if wanted is not None:
-            return self.session(wanted)
+            return self.session(wanted, current=True)
         waiting = [x for x in self.store.sessions() if x.summary is not None and x.summary.needs_you]
         if len(waiting) > 1:
             listed = ", ".join(f"{x.session_id} ({x.summary.title})" for x in waiting[:5] if x.summary is not None)

@@ -75,7 +75,7 @@ def run(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandle |
 
 def resume(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandle | Ended:
     """Continue a task.  Ends and raises as `run` does."""
-    session = door.session(options.id)
+    session = door.session(options.id, current=True)
     session.refuse_foreign()
     workflow = targets.recorded(door, session, setup_cells=options.setup_cells)
     handle = resume_task(
@@ -97,7 +97,7 @@ def resume(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandl
 
 def run_again(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandle | Ended:
     """Do a task again for real, once or several times, each as a new task in a new session."""
-    session = door.session(options.id)
+    session = door.session(options.id, current=True)
     if not options.yes:
         raise UsageError(
             f"{DIFFERS}",

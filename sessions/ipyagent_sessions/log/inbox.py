@@ -27,7 +27,8 @@ class Control(Struct, omit_defaults=True):
     """What somebody asks for.
 
     `action` is pause, resume, cancel, answer, checkpoint or rename.  `expects` is the state of the task that the asker
-    saw: a request whose task has moved on is refused, not applied to the next thing.
+    saw, `attempt` which of its executions it was, 0 when that is not known: a request whose task has moved on is refused, not
+    applied to the next thing.
     """
 
     id: str
@@ -37,6 +38,7 @@ class Control(Struct, omit_defaults=True):
     task_id: str | None = None
     expects: list[str] = []
     args: dict[str, Any] = {}
+    attempt: int = 0
 
 
 def put(layout: Layout, control: Control, disk: Disk) -> None:

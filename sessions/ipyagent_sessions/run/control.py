@@ -17,10 +17,10 @@ from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import (
     ControlPending,
     ControlRefused,
+    DamageError,
     IllegalTransition,
     IpyagentError,
     LeaseHeld,
-    NewerFormat,
     NotFound,
 )
 from ipyagent_sessions.lifecycle import ENDED, TaskState, check
@@ -65,6 +65,8 @@ def judge(state: State, control: Control) -> str:
         return f"task {control.task_id} is over; the session is at {system.task_id}"
     if control.expects and status.value not in control.expects:
         return f"the task is {status.value} now ({system.changed_at}), not {' or '.join(control.expects)} as when it was asked"
+    if 0 < control.attempt < system.attempt:
+        return f"the task was resumed since it was asked ({system.changed_at}); ask again if it still holds"
     if control.action == "answer":
         return answers.judge(state, control) or _not_allowed(TaskState.SUSPENDED, TaskState.RUNNING, control.actor)
     if status in ENDED:
@@ -182,35 +184,52 @@ def request(
     """Ask something of a session's task and return the logged outcome.
 
     If the lease is free it is taken and the request logged here.  Raises ControlRefused with the reason when it is
-    refused, and ControlPending when the holder has not answered within `wait_s` seconds (the request stays and is
-    answered later)."""
+    refused, and ControlPending when the holder has not answered within `wait_s` seconds (the request stays, and is answered
+    later unless the task was resumed meanwhile).  With any other error it was not asked."""
     session.refuse_foreign()
-    place = session.place
-    control = Control(place.ids(), action, actor, ev.Stamper()(place.clock.now()), task_id, expects or [], args)
-    after = session.last_seq()
+    place, after = session.place, session.last_seq()
+    attempt = _attempt(session) if action in ("pause", "cancel") else 0
+    asked_at = ev.Stamper()(place.clock.now())
+    control = Control(place.ids(), action, actor, asked_at, task_id, expects or [], args, attempt)
     inbox.put(session.layout, control, place.disk)
+    try:
+        outcome = _settled(session, control, after, wait_s)
+    except ControlPending:
+        raise
+    except BaseException:  # nobody is to find later what whoever asked was told has failed
+        if _outcome(session, control.id, after) is None:
+            inbox.remove(session.layout, control.id)
+        raise
+    if outcome.outcome == "refused":
+        raise ControlRefused(f"{action} was refused: {outcome.reason}")
+    return outcome
+
+
+def _attempt(session: Session) -> int:
+    """Which execution of its task a session is at, 0 when its log does not say."""
+    try:
+        return session.state().system_state.attempt
+    except DamageError:
+        return 0
+
+
+def _settled(session: Session, control: Control, after: int, wait_s: float) -> p.ControlRequested:
+    """What was logged of a request, by its holder or here.  Raises ControlPending, and what `attend` raises."""
     deadline = time.monotonic() + wait_s
-    while True:
-        outcome = _outcome(session, control.id, after)
-        if outcome is not None:
-            if outcome.outcome == "refused":
-                raise ControlRefused(f"{action} was refused: {outcome.reason}")
-            return outcome
+    while (outcome := _outcome(session, control.id, after)) is None:
         if not session.held():
             try:
-                attend(session, by=actor)
+                attend(session, by=control.actor)
                 continue
             except LeaseHeld:
                 pass
-            except NewerFormat:  # nobody here can answer it, and who can was not asked
-                inbox.remove(session.layout, control.id)
-                raise
         if time.monotonic() > deadline:
             raise ControlPending(
-                f"{action} was left for the holder of {session.id}, which has not answered yet",
+                f"{control.action} was left for the holder of {session.id}, which has not answered yet",
                 hint="its process may be stopped; see: ipyagent status " + session.id,
             )
         time.sleep(_POLL_S)
+    return outcome
 
 
 def _outcome(session: Session, control_id: str, after: int) -> p.ControlRequested | None:

@@ -20,7 +20,6 @@ from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import ControlRefused, DamageError, IpyagentError, NewerFormat, ResultLost, UsageError
 from ipyagent_sessions.lifecycle import ENDED, TaskState
 from ipyagent_sessions.log import live
-from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.lease import Holder, this_process
 from ipyagent_sessions.run import identity
 from ipyagent_sessions.run.beginning import Call, Resume, queue, recorded_arguments, to_redo
@@ -28,6 +27,7 @@ from ipyagent_sessions.run.definitions import Workflow
 from ipyagent_sessions.run.task import RunOptions
 from ipyagent_sessions.run.worker import TaskHandle
 from ipyagent_sessions.session import Session, summarise
+from ipyagent_sessions.state import State
 from ipyagent_sessions.store import Listed, Store
 
 
@@ -72,8 +72,8 @@ def launch(
     """Start `workflow`, or continue its unfinished task.
 
     A new task begins in `session`, or in the one that `into` gives once it is known that nothing is continued, else in a new
-    one.  Raises UsageError or NotSerialisable before anything is written when it cannot run, LeaseHeld when the unfinished
-    task runs elsewhere.
+    one; with `session` only its own task is continued.  Raises UsageError or NotSerialisable before anything is written when
+    it cannot run, LeaseHeld when the unfinished task runs elsewhere.
     """
     options, origin, named = options or RunOptions(), origin or Origin(), kwargs or {}
     if not isinstance(workflow, Workflow):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers without a type checker
@@ -81,9 +81,9 @@ def launch(
     workflow.bind(args, named)
     arguments = identity.arguments(workflow.name, args, named)
     key = run_key(origin, workflow, arguments)
-    if not new and session is None:
+    if not new:
         stale: set[str] = set()
-        while (found := _same_call(store, key, origin.notebook, completed_too=once)) is not None and found.summary is not None:
+        while (found := _same_call(store, key, origin.notebook, session, once=once)) and found.summary is not None:
             known = store.session(found.session_id)
             if found.summary.state == TaskState.COMPLETED:
                 return Launched(known, None, result_of(known), f"completed before: task {found.summary.task_id}; nothing ran")
@@ -154,7 +154,8 @@ def resume_task(
         _refuse_ended(session, system.task_id, system.status or "", system.ended_at or "")
         _refuse_other(session, system.target, workflow)
         to_redo(appender.state, resume.redo if resume else ())
-        call = _recorded_call(session, appender, workflow)
+        then = "undo that change to go on, or start another task with run --new"
+        call = _recorded_call(session, appender.state, workflow, then=then)
     except BaseException:
         appender.close()
         raise
@@ -166,15 +167,14 @@ def resume_task(
     return TaskHandle(session, appender, workflow, options, resume or Resume(), call)
 
 
-def _recorded_call(session: Session, appender: Appender, workflow: Workflow) -> Call:
+def _recorded_call(session: Session, state: State, workflow: Workflow, *, then: str) -> Call:
     """The arguments that the task was started with.  Raises UsageError when the workflow takes others now, DamageError and
     NotSerialisable when they cannot be read."""
-    args, kwargs = recorded_arguments(session, appender.state)
+    args, kwargs = recorded_arguments(session, state)
     try:
         workflow.bind(args, kwargs)
     except UsageError as error:
-        hint = f"{error.hint}; undo that change to go on, or start another task with --new"
-        raise UsageError(f"{error.message}: so the task was started", hint=hint) from error
+        raise UsageError(f"{error.message}: so the task was started", hint=f"{error.hint}; {then}") from error
     return args, kwargs
 
 
@@ -207,6 +207,7 @@ def rerun(
     body = msgspec.json.decode(session.event(system.queued_seq).payload, type=p.TaskQueued)
     options = msgspec.structs.replace(options, pickle=options.pickle or body.pickle)
     arguments = session.blobs.read(body.args_blob) if body.args_blob else bytes(memoryview(body.args))
+    _recorded_call(session, state, workflow, then="undo that change to run it again")
     again = store.create(title=f"{ev.title(state.title or system.title, len(' (rerun)'))} (rerun)", notebook=origin.notebook)
     appender = again.append(origin.holder or this_process(by=options.actor))
     try:
@@ -229,15 +230,15 @@ def result_of(session: Session) -> Any:
     return codec.loads(packed, trust_pickle=system.pickle and session.native)
 
 
-def _same_call(store: Store, key: str, notebook: str | None, *, completed_too: bool) -> Listed | None:
-    """The newest unfinished task of that key, or, with `completed_too`, a completed one.
+def _same_call(store: Store, key: str, notebook: str | None, only: Session | None, *, once: bool) -> Listed | None:
+    """The newest unfinished task of that key, or, with `once`, a completed one; that of one session if only that is asked.
 
     Raises DamageError when there is none, and a session of the notebook cannot even be read so far as to say whose call it
     holds: begun anew, an unfinished task would do again what it has done.
     """
     ended = {s.value for s in ENDED}
     unknown: Listed | None = None
-    for found in store.sessions():
+    for found in store.sessions() if only is None else [store.listed(only)]:
         summary = found.summary
         if summary is not None and not summary.state:  # a crash may have come between a task's first event and its summary
             with contextlib.suppress(IpyagentError, OSError):
@@ -247,7 +248,7 @@ def _same_call(store: Store, key: str, notebook: str | None, *, completed_too: b
             unknown = found
         if summary is None or summary.run_key != key:
             continue
-        wanted = summary.state not in ended or (completed_too and summary.state == TaskState.COMPLETED)
+        wanted = summary.state not in ended or (once and summary.state == TaskState.COMPLETED)
         if wanted and _may_be_ours(store.session(found.session_id)):
             return found
     if unknown is not None:

@@ -89,11 +89,8 @@ class TaskHandle:
     def ask(self, action: str, actor: str = "user", **args: Any) -> None:
         """Leave a request for this task without waiting for it to be logged."""
         place = self.session.place
-        inbox.put(
-            self.session.layout,
-            Control(place.ids(), action, actor, Stamper()(place.clock.now()), self.task_id, [], args),
-            place.disk,
-        )
+        at, attempt = Stamper()(place.clock.now()), self.run.state.system_state.attempt if self.run is not None else 0
+        inbox.put(self.session.layout, Control(place.ids(), action, actor, at, self.task_id, [], args, attempt), place.disk)
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._wait_async().__await__()
