@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, Final
 
 from ipyagent_sessions.errors import UsageError
+from ipyagent_sessions.run.definitions import is_whole
 from ipyagent_sessions.run.task import TaskRun
 
 LIMIT: Final = 16
@@ -55,8 +56,8 @@ async def gather(run: TaskRun, awaitables: Sequence[Awaitable[Any]], limit: int 
 
     When one fails no further one begins, those under way finish (and are recorded), and then the first error in order is
     raised."""
-    if limit is not None and limit < 1:
-        raise UsageError(f"limit={limit} lets nothing run", hint="a whole number from 1")
+    if limit is not None and not is_whole(limit, 1):
+        raise UsageError(f"limit={limit!r} lets nothing run", hint="a whole number from 1")
     values: list[Any] = [None] * len(awaitables)
     errors: dict[int, BaseException] = {}
     queue = iter(enumerate(awaitables))

@@ -27,7 +27,17 @@ from ipyagent_sessions.config import seconds
 from ipyagent_sessions.errors import IdentityError, UsageError
 from ipyagent_sessions.run import calls, identity, large, waiting
 from ipyagent_sessions.run.checked import ATTEMPTS, Checked, Work, as_patterns
-from ipyagent_sessions.run.definitions import ONCE, OPTIONS, Activity, Effect, Inner, Retry, check_effect
+from ipyagent_sessions.run.definitions import (
+    ONCE,
+    OPTIONS,
+    Activity,
+    Effect,
+    Inner,
+    Retry,
+    check_callable,
+    check_effect,
+    is_whole,
+)
 from ipyagent_sessions.run.execute import default_retry
 from ipyagent_sessions.run.naming import Names
 from ipyagent_sessions.run.perform import perform
@@ -129,6 +139,7 @@ class Context:
             given = (key, effect, retry, timeout, verify, compensate, isolate, name)
             _refuse_clash(known, [o for o, v in zip(OPTIONS, given, strict=True) if v is not None])
         check_effect(known.name, effect)
+        check_callable(known.name, verify=verify, compensate=compensate)
         body = identity.arguments(known.name, args, kwargs)
         chosen: Effect = effect or known.effect or self._run.default_effect or "irreversible"
         plan_id = self._names.identify(known.name, key)
@@ -383,6 +394,8 @@ class Context:
 
     def expect(self, total: int | None, text: str = "") -> None:
         """Say how many activities there will be, so that progress and the rest can be told (None: unknown)."""
+        if total is not None and not is_whole(total, 0):
+            raise UsageError(f"expect({total!r}) is no number of activities", hint="a whole number from 0, or None")
         self._log_once("expect", None, "ActivityProgressed", payloads.ActivityProgressed(0, total, text), on_task=True)
 
     def _is_recorded(self, name: str, key: Any) -> bool:
@@ -424,6 +437,8 @@ class Context:
 
         The request is durable, is answered once, from any door, and is bound to question and details.  With `expires` it
         is denied when nobody has answered by then; without it waits."""
+        if not isinstance(question, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers without a type checker
+            raise UsageError(f"approve asks with a text, not {type(question).__name__}", hint='ctx.approve("Delete it?")')
         made = self._names.identify("approve", key)
         packed = Raw(codec.dumps(details))
         question = ev.clean(question)[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Literal, NamedTuple, overload
 
@@ -19,6 +20,15 @@ EFFECTS: Final[tuple[Effect, ...]] = ("none", "idempotent", "irreversible")
 
 OPTIONS: Final = ("key", "effect", "retry", "timeout", "verify", "compensate", "isolate", "name")
 """What `ctx.run` takes beside the function's own arguments."""
+
+
+def is_whole(value: Any, least: int) -> bool:
+    """Whether `value` is a whole number from `least`: callers without a type checker give anything."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _is_length(value: Any) -> bool:
+    return isinstance(value, int | float) and 0 <= value < math.inf
 
 
 class Retry(Struct, frozen=True):
@@ -37,8 +47,32 @@ class Retry(Struct, frozen=True):
     on: tuple[type[BaseException], ...] = (Exception,)
     then: Literal["fail", "suspend"] = "fail"
 
+    def __post_init__(self) -> None:
+        if not is_whole(self.attempts, 1):
+            raise UsageError(f"attempts={self.attempts!r} of a Retry tries nothing", hint="a whole number from 1")
+        lengths = {"initial_s": self.initial_s, "max_s": self.max_s, "factor": self.factor, "jitter_s": self.jitter_s}
+        for name, value in lengths.items():
+            if not _is_length(value):
+                raise UsageError(f"{name}={value!r} of a Retry is no length of a wait", hint="a number from 0")
+
 
 ONCE: Final = Retry(1)
+
+
+def retry_of(name: str, given: Retry | int | None) -> Retry | None:
+    """The policy that a person wrote, a number being that of the attempts.  Raises UsageError."""
+    if given is None or isinstance(given, Retry):
+        return given
+    if not is_whole(given, 1):
+        raise UsageError(f"{name}: retry={given!r} is no policy", hint="a whole number of attempts from 1, or Retry(...)")
+    return Retry(given)
+
+
+def check_callable(name: str, **given: Any) -> None:
+    """Raise UsageError naming the first of the options that is neither a function nor None."""
+    for option, value in given.items():
+        if value is not None and not callable(value):
+            raise UsageError(f"{name}: {option}={value!r} is not a function", hint=f"{option}=f, not {option}=f(...)")
 
 
 def check_effect(name: str, effect: str | None) -> None:
@@ -79,8 +113,9 @@ class Activity:
         self.function = function
         self.name = name or _name_of(function)
         check_effect(self.name, effect)
+        check_callable(self.name, verify=verify, compensate=compensate)
         self.effect: Effect | None = effect
-        self.retry = Retry(retry) if isinstance(retry, int) else retry
+        self.retry = retry_of(self.name, retry)
         self.timeout_s = None if timeout is None else seconds(timeout, f"timeout of {self.name}")
         self.verify = verify
         self.compensate = compensate

@@ -14,7 +14,7 @@ from typing import Any
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import ActivityTimeout
 from ipyagent_sessions.run import attempt_log, outage, process
-from ipyagent_sessions.run.definitions import ONCE, Activity, Retry
+from ipyagent_sessions.run.definitions import ONCE, Activity, Retry, retry_of
 from ipyagent_sessions.run.inside import Current
 from ipyagent_sessions.run.keys import owner
 from ipyagent_sessions.run.plan import Plan
@@ -284,7 +284,5 @@ def _leave_behind(run: TaskRun, plan: Plan, future: asyncio.Future[Ran]) -> None
 
 
 def default_retry(plan_retry: Retry | int | None, activity: Activity) -> Retry:
-    """The policy of a call: its own, else the activity's, else one attempt."""
-    if isinstance(plan_retry, int):
-        return Retry(plan_retry)
-    return plan_retry or activity.retry or ONCE
+    """The policy of a call: its own, else the activity's, else one attempt.  Raises UsageError."""
+    return retry_of(activity.name, plan_retry) or activity.retry or ONCE

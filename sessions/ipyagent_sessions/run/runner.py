@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from ipyagent_sessions.errors import (
     CheckFailed,
+    ConfigError,
     ControlRefused,
     IdentityError,
     LeaseLost,
@@ -128,7 +129,7 @@ async def _body(run: TaskRun, workflow: Workflow, args: tuple[Any, ...], kwargs:
     return await _failed(run, error, cause, frames.of(error, workflow.function))
 
 
-_DEFINITION: Final = (IdentityError, UsageError, NotSerialisable)
+_DEFINITION: Final = (IdentityError, UsageError, NotSerialisable, ConfigError)
 
 
 def _within(run: TaskRun, group: BaseExceptionGroup[BaseException]) -> BaseException:
