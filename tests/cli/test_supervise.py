@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -49,6 +50,14 @@ def test_it_goes_on_after_a_crash_and_does_nothing_twice(here: Path, terminal: T
     (session_id,) = Store(here / "store").session_ids()
     events = [e.event_type for e in Store(here / "store").session(session_id).events()]
     assert events.count("RecoveryCompleted") == 2
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGRTMIN"), reason="real-time signals")
+def test_a_signal_without_a_name_is_survived_too_and_told_by_its_number(here: Path, terminal: Terminal) -> None:
+    (here / "fragile.py").write_text(FRAGILE.replace("signal.SIGKILL", "signal.SIGRTMIN + 1"))
+    said = terminal("run", "fragile:walk", "--recover", "auto:1")
+    assert said.status == 0, said.err
+    assert f"it died of signal {signal.SIGRTMIN + 1} and goes on" in said.err
 
 
 def test_a_crash_loop_ends_suspended(here: Path, terminal: Terminal) -> None:

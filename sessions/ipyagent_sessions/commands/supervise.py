@@ -19,6 +19,7 @@ from ipyagent_sessions.errors import IpyagentError
 from ipyagent_sessions.lifecycle import LOST
 from ipyagent_sessions.log.lease import boot, host
 from ipyagent_sessions.run import control
+from ipyagent_sessions.run.process import signal_name
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
 
@@ -45,7 +46,8 @@ def run(store: Store, words: Sequence[str], tries: int) -> int:
         pid, status = _once(words)
         if status >= 0 or -status in _MEANT:
             return status if status >= 0 else 128 - status
-        how = signal.Signals(-status).name
+        name = signal_name(-status)
+        how = f"signal {name}" if name.isdigit() else name
         lost = _lost(store, pid)
         told = _record(lost, f"process {pid} was ended by {how}")
         now = -1 if lost is None else lost.state().execution_state.done

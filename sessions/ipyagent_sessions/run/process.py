@@ -23,12 +23,13 @@ class ChildDied(IpyagentError):
     """The child process ended without an answer; `returncode` is negative for a signal."""
 
     def __init__(self, name: str, returncode: int) -> None:
-        how = f"signal {_signal(-returncode)}" if returncode < 0 else f"exit code {returncode}"
+        how = f"signal {signal_name(-returncode)}" if returncode < 0 else f"exit code {returncode}"
         super().__init__(f"the process of {name} ended with {how} and left no result")
         self.returncode = returncode
 
 
-def _signal(number: int) -> str:
+def signal_name(number: int) -> str:
+    """As SIGKILL; the number where there is no name."""
     try:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal has no name
