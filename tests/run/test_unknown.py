@@ -70,6 +70,32 @@ def test_an_irreversible_or_undeclared_call_is_not_repeated_but_asked_about(
 
 
 @pytest.mark.parametrize(
+    ("args", "kwargs", "told"),
+    [
+        (("bob",), {"amount": 500}, {"arguments": ["bob"], "keywords": {"amount": 500}}),
+        ((), {"to": "bob", "amount": 500}, {"arguments": {"to": "bob", "amount": 500}}),
+        (("bob", 500), {}, {"arguments": ["bob", 500]}),
+        ((), {}, {}),
+    ],
+)
+def test_a_person_sees_all_that_an_open_call_was_given(
+    engine: Engine, gate: Gate, args: tuple[Any, ...], kwargs: dict[str, Any], told: dict[str, Any]
+) -> None:
+    async def send(to: str = "", amount: int = 0) -> None:
+        await gate.passing()
+
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.run(send, *args, **kwargs)
+
+    session = crashed(engine, flow, gate)
+    engine.ended(engine.resume(session, flow, headless=True), "suspended")
+    (asked,) = session.state().execution_state.approvals.values()
+    [shown] = msgspec.json.decode(asked.details)
+    assert {name: value for name, value in shown.items() if name not in ("activity", "since")} == told
+
+
+@pytest.mark.parametrize(
     ("choice", "result", "runs"), [("happened", "it happened, its result is lost", 1), ("run_again", "sent to anna", 2)]
 )
 @pytest.mark.parametrize("at_rest", [False, True])

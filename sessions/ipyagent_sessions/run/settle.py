@@ -155,12 +155,18 @@ async def _said(run: TaskRun, plan: Plan, approval_id: str) -> None:
 
 
 def _told(run: TaskRun, activity_id: str, active: Active) -> dict[str, Any]:
-    """What a person needs to know of an open call to say whether it happened; long arguments are left out."""
+    """What a person needs to know of an open call to say whether it happened; long arguments are left out.
+
+    `arguments` is a list, or an object when all have names; beside a list `keywords` are those that have one.
+    """
     told: dict[str, Any] = {"activity": activity_id, "since": active.since}
     started = msgspec.json.decode(run.session.event(active.seq).payload, type=p.ActivityStarted)
     given = msgspec.json.decode(started.args)
     if given and any(given) and len(memoryview(started.args)) <= _LONGEST_TOLD:
-        told["arguments"] = given[1] if len(given) > 1 and not given[0] else given[0]
+        positional, named = given if len(given) > 1 else (given[0], None)
+        told["arguments"] = positional or named
+        if positional and named:
+            told["keywords"] = named
     return told
 
 
