@@ -23,6 +23,7 @@ from ipyagent_sessions.run.process import ChildDied
 from ipyagent_sessions.testing import FakeClock, wait_until
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
+DAY = 86_400.0
 SUSPEND = Retry(1, then="suspend")
 
 
@@ -78,6 +79,35 @@ def test_a_server_is_waited_for_as_long_as_it_asks() -> None:
     assert outage.asked_wait(Answered(429, {"Retry-After": date}), 2_000_000) == 0
     assert outage.asked_wait(Answered(429, {"Retry-After": "soon"}), 0) == 0
     assert outage.asked_wait(ValueError(), 0) == outage.asked_wait(None, 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "waits"),
+    [
+        ("99999999999999", DAY),
+        ("9" * 5000, DAY),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", DAY),
+        ("\u00b2", 0),
+        ("\u0661", 0),
+        ("-5", 0),
+    ],
+)
+def test_what_no_server_can_mean_is_no_wait_of_years_and_no_error(said: str, waits: float) -> None:
+    assert outage.asked_wait(Answered(429, {"Retry-After": said}), 0) == waits
+
+
+def test_a_wait_that_an_error_names_is_held_to_a_day_too() -> None:
+    error = ValueError()
+    for named, waits in ((1e15, DAY), (float("inf"), DAY), (float("nan"), DAY), (-1, 0), (2.5, 2.5)):
+        error.retry_after_s = named  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]  # as clients do
+        assert outage.asked_wait(error, 0) == waits
+
+
+def test_a_server_that_asks_for_ages_is_asked_again_after_a_day(engine: Engine, witness: Witness, clock: FakeClock) -> None:
+    busy = Answered(429, {"Retry-After": "99999999999999"})
+    handle = engine.start(flow_of(witness, iter([busy]), "none", SUSPEND), recover=1)
+    assert handle.result(PATIENCE) == "got it"
+    assert clock.slept == [DAY]
 
 
 def test_a_policy_is_ask_or_auto_with_a_number() -> None:

@@ -184,7 +184,7 @@ class Requests:
         if cause.fault.kind == "auth":  # only a person mends that
             self._run.stop("suspend", reason=reason, detail=told)
             self._run.check()
-        await outage.outlast(self._run, "model", reason, told, at_least_s=cause.retry_after_s or 0.0)
+        await outage.outlast(self._run, "model", reason, told, at_least_s=outage.asked_wait(cause, self._run.clock.now()))
         return True
 
 

@@ -43,6 +43,9 @@ _NEVER: Final = frozenset({501, 505, 511})
 _FIRST_S: Final = 5.0
 _LONGEST_S: Final = 600.0
 _GROWTH: Final = 4.0
+_LONGEST_ASKED_S: Final = 86_400.0
+"""A server's own wait counts up to a day: one that asks for more is not away but closed, or says nonsense, and after a day of
+waiting it is worth another look."""
 
 
 def kind_of(error: BaseException) -> Short | None:
@@ -68,7 +71,11 @@ def kind_of(error: BaseException) -> Short | None:
 
 def asked_wait(error: BaseException | None, now: float) -> float:
     """The seconds that a server asked to wait, as `retry_after_s` of the error or as Retry-After of its response (RFC 9110,
-    10.2.3: seconds or a date); 0 when it said nothing."""
+    10.2.3: seconds or a date); 0 when it said nothing, at most a day."""
+    return max(0.0, min(_LONGEST_ASKED_S, _asked_wait(error, now)))
+
+
+def _asked_wait(error: BaseException | None, now: float) -> float:
     given = getattr(error, "retry_after_s", None)
     if given is not None:
         return float(given)
@@ -78,11 +85,11 @@ def asked_wait(error: BaseException | None, now: float) -> float:
         said = headers.get("Retry-After") if headers is not None else None
     if not isinstance(said, str):
         return 0.0
-    if said.strip().isdigit():
+    if said.isascii() and said.strip().isdigit():
         return float(said)
     with contextlib.suppress(ValueError, TypeError):
         at = email.utils.parsedate_to_datetime(said)
-        return max(0.0, (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - now)
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - now
     return 0.0
 
 
