@@ -158,6 +158,31 @@ def test_a_cancelled_task_whose_holder_was_lost_is_finished_by_the_next_holder(
     assert told["compensations_pending"] == ["main/do:1", "main/do:2", "main/do:3"]
 
 
+def test_what_was_undone_before_the_holder_was_lost_does_not_stand_as_irreversible(
+    engine: Engine, witness: Witness, gate: Gate
+) -> None:
+    deploy = Deploy(witness, gate, "cancel")
+    deploy.crash_at = 1
+
+    @workflow(default_effect="irreversible")
+    async def flow(ctx: Context) -> None:
+        await ctx.run(deploy.do, 0, key="mail")
+        for i in (1, 2):
+            await ctx.run(deploy.do, i, key=i, compensate=deploy.undo)
+        await ctx.run(gate.passing, effect="none")
+
+    handle = engine.start(flow)
+    gate.reached()
+    handle.ask("cancel", "user:anna")
+    with pytest.raises(Crash):
+        handle.result(10)
+    control.attend(handle.session, by="sweeper")
+    (told,) = bodies(handle.session, "TaskCancelled")
+    assert told["irreversible"] == ["main/do:mail", "main/do:1"], "the second was undone"
+    assert told["compensations_pending"] == ["main/do:1"]
+    assert "artefacts" not in told, "it wrote no file"
+
+
 def test_an_effect_whose_result_was_lost_is_undone_as_well(engine: Engine, witness: Witness) -> None:
     def make(i: int) -> Any:
         witness(f"do {i}")

@@ -29,7 +29,7 @@ from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.inbox import Control
 from ipyagent_sessions.log.lease import this_process
 from ipyagent_sessions.log.reader import Reader
-from ipyagent_sessions.run import answers
+from ipyagent_sessions.run import answers, remains
 from ipyagent_sessions.session import Session, summarise
 from ipyagent_sessions.state import State
 
@@ -343,18 +343,8 @@ def cancel_at_rest(appender: Appender, control: Control) -> None:
     """Cancel a task that nobody runs: its compensations cannot run here and are listed."""
     reject(appender, control.actor, "the task was cancelled")
     state = appender.state
-    results = state.business_state.results
-    appender.emit(
-        "TaskCancelled",
-        p.TaskCancelled(
-            control.args.get("reason") or "",
-            artefacts={"kept": sorted(state.business_state.files)},
-            compensations_pending=[i for i, r in results.items() if r.compensable and r.ok and not r.compensated],
-            irreversible=[i for i, r in results.items() if r.effect == "irreversible" and r.ok],
-        ),
-        task_id=state.system_state.task_id,
-        actor=control.actor,
-    )
+    told = remains.of_cancelled(state, control.args.get("reason") or "")
+    appender.emit("TaskCancelled", told, task_id=state.system_state.task_id, actor=control.actor)
 
 
 def find_approval(state: State, wanted: str | None) -> str:

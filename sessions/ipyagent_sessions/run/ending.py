@@ -9,7 +9,7 @@ from ipyagent_sessions import codec
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import ActivityError, CheckFailed, IpyagentError, NotSerialisable
 from ipyagent_sessions.lifecycle import TaskState
-from ipyagent_sessions.run import control, undoing
+from ipyagent_sessions.run import control, remains, undoing
 from ipyagent_sessions.run.task import TaskRun, TaskStop
 
 
@@ -24,7 +24,8 @@ def completed(run: TaskRun, value: Any) -> str | None:
         lost, body = error.message, b"null"
     result, blob = run.appender.put(body, blobs)
     run.checkpoint("end")
-    run.move(TaskState.COMPLETED, "TaskCompleted", p.TaskCompleted(result, blob, lost, _artefacts(run)), blobs=blobs or None)
+    told = p.TaskCompleted(result, blob, lost, remains.artefacts(run.state))
+    run.move(TaskState.COMPLETED, "TaskCompleted", told, blobs=blobs or None)
     return lost
 
 
@@ -42,7 +43,7 @@ async def failed(run: TaskRun, error: Exception, cause: str, where: tuple[str, s
     last = error.checkpoint if isinstance(error, CheckFailed) else newest
     run.checkpoint("end")
     trace, line = where
-    body = p.TaskFailed(kind, text, cause, None, last, _artefacts(run), done, broken, line, trace)
+    body = p.TaskFailed(kind, text, cause, None, last, remains.artefacts(run.state), done, broken, line, trace)
     run.move(TaskState.FAILED, "TaskFailed", body)
 
 
@@ -53,22 +54,11 @@ async def cancelled(run: TaskRun, stop: TaskStop) -> None:
     """
     done, broken = await undoing.compensate(run, "it was cancelled")
     control.reject(run.appender, stop.actor, "the task was cancelled")
-    results = run.state.business_state.results
     run.checkpoint("end")
-    run.move(
-        TaskState.CANCELLED,
-        "TaskCancelled",
-        p.TaskCancelled(
-            stop.reason,
-            _artefacts(run),
-            done,
-            [i for i, r in results.items() if r.compensable and r.ok and not r.compensated and i not in broken],
-            [i for i, r in results.items() if r.effect == "irreversible" and r.ok and not r.compensated],
-            sorted(run.stragglers),
-            broken,
-        ),
-        actor=stop.actor,
+    told = remains.of_cancelled(
+        run.state, stop.reason, compensated=done, needs_person=broken, still_running=sorted(run.stragglers)
     )
+    run.move(TaskState.CANCELLED, "TaskCancelled", told, actor=stop.actor)
 
 
 def interrupted(run: TaskRun, stop: TaskStop) -> None:
@@ -96,9 +86,3 @@ def suspended(run: TaskRun, stop: TaskStop) -> None:
             stop.reason, stop.detail, resumes.get(stop.reason, "resume"), sorted(run.state.execution_state.active_activities)
         ),
     )
-
-
-def _artefacts(run: TaskRun) -> dict[str, list[str]]:
-    """What became of the files the task wrote: all are kept unless something rolls them back."""
-    files = sorted(run.state.business_state.files)
-    return {"kept": files} if files else {}
