@@ -6,6 +6,8 @@ import hashlib
 import itertools
 import random
 import threading
+from collections import Counter
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -221,6 +223,53 @@ def test_pruning_keeps_the_named_the_newest_and_every_base(session: Session, me:
     assert bases <= {i.seq for i in found}
     assert len(set(unnamed) - bases) <= checkpoints.KEEP_UNNAMED
     assert max(unnamed) == session.state().seq
+
+
+def test_one_more_snapshot_opens_its_base_however_many_there_are(
+    session: Session, me: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    appender = session.append(me)
+    for n in range(200):
+        set_value(appender, f"v{n}", n)
+    for n in range(30):
+        snapshot(appender, f"{n}")
+    appender.close()
+    opened: Counter[int] = Counter()
+    real = Path.read_bytes
+
+    def counted(path: Path) -> bytes:
+        if path.parent == session.layout.checkpoints:
+            opened[int(path.name.partition(".")[0])] += 1
+        return real(path)
+
+    appender = session.append(me)
+    monkeypatch.setattr(Path, "read_bytes", counted)
+    for n in range(11):
+        snapshot(appender, f"again {n}")
+    appender.close()
+    monkeypatch.undo()
+    (base, times), *others = opened.most_common()
+    assert {i.base for i in session.checkpoints()} == {None, base}
+    assert times <= 2 + 11
+    assert max(times for _, times in others) <= 2, (
+        "a new holder looks at what it finds, for a base and to prune, and never again"
+    )
+    assert len(checkpoints.sequence(session.layout)) == 41
+
+
+def test_what_another_process_removed_is_not_counted_as_there(session: Session, me: Holder) -> None:
+    appender = session.append(me)
+    seqs = []
+    for n in range(checkpoints.KEEP_UNNAMED):
+        set_value(appender, "v", "x" * 1000 * (n + 1))  # each a whole one
+        seqs.append(snapshot(appender, trigger="time"))
+    for seq in seqs[1:]:
+        checkpoints.path_of(session.layout, seq).unlink()
+    set_value(appender, "v", "y" * 9000)
+    last = snapshot(appender, trigger="time")
+    appender.close()
+    assert checkpoints.sequence(session.layout) == [seqs[0], last], "the oldest is one of the newest few that are there"
+    assert all(i.complete for i in session.checkpoints())
 
 
 def test_a_snapshot_carries_the_last_events_before_it_and_no_more_than_asked(session: Session, me: Holder) -> None:

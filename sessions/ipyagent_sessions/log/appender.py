@@ -73,6 +73,7 @@ class Appender:
         self.listeners: list[Callable[[ev.Event], None]] = []
         self.keep_last = 100
         self._snapshot_bytes = 0
+        self._snapshots: checkpoints.Known = {}
         self._first = first
         self._version = version
         self._stamp = ev.Stamper()
@@ -265,9 +266,17 @@ class Appender:
         if self._journal.durable_seq < event.seq:
             self.barrier()
         checkpoints.write(
-            self.layout, event.seq, body, label=label, trigger=trigger, at=event.timestamp, last_events=recent, disk=self.disk
+            self.layout,
+            event.seq,
+            body,
+            label=label,
+            trigger=trigger,
+            at=event.timestamp,
+            last_events=recent,
+            disk=self.disk,
+            known=self._snapshots,
         )
-        checkpoints.prune(self.layout)
+        checkpoints.prune(self.layout, self._snapshots)
 
     def rest(self) -> None:
         """Give back what only writing needs; the next flush takes it again."""

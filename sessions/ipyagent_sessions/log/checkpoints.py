@@ -53,6 +53,18 @@ class Snapshot(Struct, omit_defaults=True):
     last_events: list[Raw] = []
 
 
+class Kept(Struct, frozen=True):
+    """What of a snapshot file decides whether it stays: whether somebody wants it by name, and what it builds on."""
+
+    named: bool
+    base: int | None
+
+
+Known = dict[int, Kept]
+"""By seq what a writer has seen of the files, which never change under their names: so each is opened once.  What has gone is
+forgotten at the next prune."""
+
+
 class Info(Struct):
     """One line of a listing: `size` in bytes, `complete` after verification."""
 
@@ -78,9 +90,18 @@ def path_of(layout: Layout, seq: int) -> Path:
 
 
 def write(
-    layout: Layout, seq: int, body: bytes, *, label: str, trigger: str, at: str, last_events: list[bytes], disk: Disk
+    layout: Layout,
+    seq: int,
+    body: bytes,
+    *,
+    label: str,
+    trigger: str,
+    at: str,
+    last_events: list[bytes],
+    disk: Disk,
+    known: Known | None = None,
 ) -> None:
-    """Store the encoded state `body` as the snapshot of `seq`, as a difference when that is much smaller.
+    """Store the encoded state `body` as the snapshot of `seq`, as a difference when that is much smaller; it is `known` then.
 
     Raises OSError; nothing is visible then.
     """
@@ -95,7 +116,7 @@ def write(
         states.FORM,
         last_events=[Raw(line) for line in last_events],
     )
-    base = _newest_full(layout, seq)
+    base = _newest_full(layout, seq, known or {})
     # a state that has grown by more than that much cannot be a small difference: nothing is decoded to find out
     if base is not None and len(body) - len(memoryview(base[1])) < _FULL_ABOVE * len(body):
         patch = difference(base[1], Raw(body))
@@ -105,11 +126,13 @@ def write(
         snapshot.state = Raw(body)
     packed = zstandard.ZstdCompressor(level=3, write_checksum=True).compress(msgspec.json.encode(snapshot))
     disk.write_whole(path_of(layout, seq), packed, what="checkpoint")
+    if known is not None:
+        known[seq] = _kept(snapshot)
 
 
-def _newest_full(layout: Layout, before: int) -> tuple[int, Raw] | None:
+def _newest_full(layout: Layout, before: int, known: Known) -> tuple[int, Raw] | None:
     for seq in reversed(sequence(layout)):
-        if seq >= before:
+        if seq >= before or (seq in known and known[seq].base is not None):
             continue
         try:
             found = _open(layout, seq)
@@ -202,22 +225,32 @@ def listing(layout: Layout) -> list[Info]:
     return out
 
 
-def prune(layout: Layout) -> list[int]:
-    """Remove unnamed snapshots but the newest few, never the base of one that stays.  Returns the removed seqs."""
+def _kept(snapshot: Snapshot) -> Kept:
+    return Kept(bool(snapshot.label) or snapshot.trigger in ("manual", "end"), snapshot.base)
+
+
+def prune(layout: Layout, known: Known) -> list[int]:
+    """Remove unnamed snapshots but the newest few, never the base of one that stays.  Returns the removed seqs.
+
+    Only files that are not `known` are opened; another process may have removed some meanwhile."""
+    there = sequence(layout)
     kept_unnamed, keep, bases = 0, set[int](), set[int]()
-    for seq in reversed(sequence(layout)):
-        try:
-            snapshot = _open(layout, seq)
-        except (DamageError, NewerFormat):
+    for seq in reversed(there):
+        if seq not in known:
+            try:
+                known[seq] = _kept(_open(layout, seq))
+            except (DamageError, NewerFormat):
+                keep.add(seq)
+                continue
+        found = known[seq]
+        if found.named or kept_unnamed < KEEP_UNNAMED:
             keep.add(seq)
-            continue
-        named = bool(snapshot.label) or snapshot.trigger in ("manual", "end")
-        if named or kept_unnamed < KEEP_UNNAMED:
-            keep.add(seq)
-            kept_unnamed += not named
-            if snapshot.base is not None:
-                bases.add(snapshot.base)
-    gone = [seq for seq in sequence(layout) if seq not in keep | bases]
+            kept_unnamed += not found.named
+            if found.base is not None:
+                bases.add(found.base)
+    gone = [seq for seq in there if seq not in keep | bases]
+    for seq in known.keys() - (set(there) - set(gone)):
+        del known[seq]
     for seq in reversed(gone):  # a crash in between leaves no snapshot whose base, which is older, has gone
         path_of(layout, seq).unlink(missing_ok=True)
     return gone
