@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,12 +13,16 @@ from tests.run.harness import PATIENCE, Engine, Gate, bodies
 
 from ipyagent_sessions.commands import outside
 from ipyagent_sessions.commands.door import Door
+from ipyagent_sessions.config import CheckpointPolicy
 from ipyagent_sessions.errors import TaskNotCompleted, UsageError
+from ipyagent_sessions.events import Event
 from ipyagent_sessions.history.sql import query
 from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Workflow, workflow
 from ipyagent_sessions.run.inside import declare_effect
+from ipyagent_sessions.run.triggers import Triggers
 from ipyagent_sessions.session import Session
+from ipyagent_sessions.state import State
 from ipyagent_sessions.store import Store
 from ipyagent_sessions.undo.ledger import ledger, line, still_there
 
@@ -94,6 +99,41 @@ def test_a_compensated_activity_takes_its_rows_with_it(engine: Engine) -> None:
         handle.result(PATIENCE)
     assert ("row", "orders/17", "compensated") in told(handle.session)
     assert still_there(ledger(handle.session.events())) == []
+
+
+def test_what_a_thread_declares_triggers_on_the_tasks_loop_and_before_its_result(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[tuple[str, int]] = []
+    real = Triggers.observe
+
+    def observed(self: Triggers, event: Event, state: State) -> str | None:
+        looked.append((event.event_type, threading.get_ident()))
+        return real(self, event, state)
+
+    monkeypatch.setattr(Triggers, "observe", observed)
+    threads: list[int] = []
+
+    def insert(n: int) -> None:
+        threads.append(threading.get_ident())
+        for row in range(5):
+            declare_effect("row", f"orders/{n}-{row}")
+
+    @workflow(default_effect="idempotent")
+    async def flow(ctx: Context) -> int:
+        await asyncio.gather(*(ctx.run(insert, n, key=n) for n in range(4)))
+        return threading.get_ident()
+
+    policy = CheckpointPolicy(None, events=("EffectDeclared",))
+    handle = engine.start(flow, policy=policy)
+    loop = handle.result(PATIENCE)
+    assert loop not in threads
+    assert {where for _, where in looked} == {loop}
+    told = [e.event_type for e in handle.session.events()]
+    assert told.count("EffectDeclared") == 20
+    assert bodies(handle.session, "CheckpointCreated")[:-1] == [{"trigger": "EffectDeclared"}] * 20
+    last = max(at for at, kind in enumerate(told) if kind == "ActivityCompleted")
+    assert told[last:].count("CheckpointCreated") == 1, "only that of the end"
 
 
 def change(what: str) -> None:

@@ -1,12 +1,14 @@
 """One execution of a task under a lease: its log, what is open, and whether it is asked to stop.
 
-Everything here runs on the task's own event loop.  Other threads reach it through `call` only.
+Everything here runs on the task's own event loop.  Other threads reach it through `call`; what they append to the log
+themselves, with `appender.emit`, is looked at on the loop too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
@@ -79,6 +81,7 @@ class TaskRun:
         self.rereader = Rereader(session)
         self.threads = Threads()
         self.loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self.body: asyncio.Task[Any] | None = None
         self.executing: dict[str, str] = {}
         self.stragglers: dict[str, str] = {}
@@ -223,6 +226,11 @@ class TaskRun:
             self._taking = False
 
     def _observe(self, event: Event) -> None:
+        """Take the checkpoint that an event triggers; for one that an activity's own thread appended, on the loop's next turn,
+        which comes before the result of that activity."""
+        if threading.get_ident() != self._thread:
+            self.call(lambda: self._observe(event))
+            return
         if self._taking or event.task_id is None:
             return
         trigger = self.triggers.observe(event, self.state)
