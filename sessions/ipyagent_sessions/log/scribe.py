@@ -3,7 +3,8 @@ other.
 
 Nothing here is needed for a promise.  In mode async the window is what bounds the loss (at most `WINDOW` seconds); in mode
 sync it only makes started activities visible early.  The window has a thread of its own, since sealing takes longer than it.
-A job that fails is reported through `on_trouble` and its work is done at a later seal or checkpoint.
+A job that fails is reported through `on_trouble` and its work is done at a later seal or checkpoint; so is a thread that
+cannot be had, which is asked for again by the next job or event.
 """
 
 from __future__ import annotations
@@ -41,9 +42,14 @@ class Scribe:
             if self._stopping.is_set():
                 return
             self._jobs.append(job)
-            if self._worker is None:
-                self._worker = threading.Thread(target=self._run_jobs, name="ipyagent-scribe", daemon=True)
-                self._worker.start()
+            if self._worker is not None:
+                return
+            self._worker = threading.Thread(target=self._run_jobs, name="ipyagent-scribe", daemon=True)
+            refused = _refused(self._worker)
+            if refused is not None:
+                self._worker = None
+        if refused is not None:
+            self._on_trouble(refused)
 
     def soon(self) -> None:
         """See that a flush follows within a window.  Call it after something has become pending."""
@@ -61,9 +67,14 @@ class Scribe:
 
     def _begin_window(self) -> None:
         with self._lock:
-            if self._window is None and not self._stopping.is_set():
-                self._window = threading.Thread(target=self._run_window, name="ipyagent-window", daemon=True)
-                self._window.start()
+            if self._window is not None or self._stopping.is_set():
+                return
+            self._window = threading.Thread(target=self._run_window, name="ipyagent-window", daemon=True)
+            refused = _refused(self._window)
+            if refused is not None:
+                self._window = None
+        if refused is not None:
+            self._on_trouble(refused)
 
     def _run_jobs(self) -> None:
         while True:
@@ -90,3 +101,12 @@ class Scribe:
             job()
         except Exception as error:  # noqa: BLE001  # it is reported; a thread that died would stop sealing in silence
             self._on_trouble(error)
+
+
+def _refused(thread: threading.Thread) -> Exception | None:
+    """Start `thread`; what the system says when it has none to give."""
+    try:
+        thread.start()
+    except (RuntimeError, MemoryError) as error:
+        return error
+    return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,6 +20,7 @@ from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import ControlRefused, DamageError, IpyagentError, NewerFormat, ResultLost, UsageError
 from ipyagent_sessions.lifecycle import ENDED, TaskState
 from ipyagent_sessions.log import live
+from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.lease import Holder, this_process
 from ipyagent_sessions.run import identity
 from ipyagent_sessions.run.beginning import Call, Resume, queue, recorded_arguments, to_redo
@@ -106,12 +107,8 @@ def launch(
         session = into()
     if session is None:
         session = store.create(title=options.title or workflow.name, notebook=origin.notebook)
-    appender = session.append(origin.holder or this_process(by=options.actor))
-    try:
+    with _preparing(session, origin.holder or this_process(by=options.actor)) as appender:
         queue(appender, session, workflow, arguments, options, run_key=key, cell=origin.cell)
-    except BaseException:
-        appender.close()
-        raise
     return Launched(session, TaskHandle(session, appender, workflow, options, None), None, "")
 
 
@@ -148,23 +145,30 @@ def resume_task(
     known = live.read_summary(session.layout)  # the file alone: of a lost task `summary` folds the log, as the appender does
     if known is not None and known.state in ENDED:  # it may still be held while its tail is sealed
         _refuse_ended(session, known.task_id, known.state, known.updated_at)
-    appender = session.append(holder, force=take_over)
-    try:
+    with _preparing(session, holder, force=take_over) as appender:
         system = appender.state.system_state
         _refuse_ended(session, system.task_id, system.status or "", system.ended_at or "")
         _refuse_other(session, system.target, workflow)
         to_redo(appender.state, resume.redo if resume else ())
         then = "undo that change to go on, or start another task with run --new"
         call = _recorded_call(session, appender.state, workflow, then=then)
-    except BaseException:
-        appender.close()
-        raise
     options = msgspec.structs.replace(
         options,
         durability=system.durability,
         pickle=options.pickle or system.pickle,
     )
     return TaskHandle(session, appender, workflow, options, resume or Resume(), call)
+
+
+@contextlib.contextmanager
+def _preparing(session: Session, holder: Holder, *, force: bool = False) -> Generator[Appender, None, None]:
+    """The appender of a task that is about to begin, to be given to its handle; closed when what is done inside fails."""
+    appender = session.append(holder, force=force)
+    try:
+        yield appender
+    except BaseException:
+        appender.close()
+        raise
 
 
 def _recorded_call(session: Session, state: State, workflow: Workflow, *, then: str) -> Call:
@@ -209,12 +213,8 @@ def rerun(
     arguments = session.blobs.read(body.args_blob) if body.args_blob else bytes(memoryview(body.args))
     _recorded_call(session, state, workflow, then="undo that change to run it again")
     again = store.create(title=f"{ev.title(state.title or system.title, len(' (rerun)'))} (rerun)", notebook=origin.notebook)
-    appender = again.append(origin.holder or this_process(by=options.actor))
-    try:
+    with _preparing(again, origin.holder or this_process(by=options.actor)) as appender:
         queue(appender, again, workflow, arguments, options, run_key="", cell=origin.cell, rerun_of=system.task_id)
-    except BaseException:
-        appender.close()
-        raise
     return TaskHandle(again, appender, workflow, options, None)
 
 

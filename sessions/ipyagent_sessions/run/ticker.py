@@ -25,14 +25,14 @@ class Ticker:
         self._pid = os.getpid()
 
     def add(self, beat: Callable[[], None]) -> None:
-        """Call `beat` at each tick from now on."""
+        """Call `beat` at each tick from now on.  Raises RuntimeError when no thread can be had; nothing is added then."""
         with self._lock:
             if self._pid != os.getpid():  # a forked child has the list and not the thread; those tasks are its parent's
                 self._pid, self._beats, self._running = os.getpid(), [], False
-            self._beats.append(beat)
             if not self._running:
-                self._running = True
                 threading.Thread(target=self._run, name="ipyagent-pulse", daemon=True).start()
+                self._running = True
+            self._beats.append(beat)
 
     def remove(self, beat: Callable[[], None]) -> None:
         """Call `beat` no more; a call that is under way goes on."""

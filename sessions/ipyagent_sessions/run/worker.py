@@ -28,7 +28,10 @@ from ipyagent_sessions.textsafe import plain_lines
 
 
 class TaskHandle:
-    """A task that runs in this process.  Awaitable; `result()` gives its value or raises TaskNotCompleted."""
+    """A task that runs in this process.  Awaitable; `result()` gives its value or raises TaskNotCompleted.
+
+    It takes the appender over, and closes it also when no thread can be had, which is raised.
+    """
 
     def __init__(
         self,
@@ -52,7 +55,11 @@ class TaskHandle:
         self._thread = threading.Thread(
             target=lambda: context.run(self._main, workflow, resume, call), name=f"ipyagent-{self.task_id}", daemon=True
         )
-        self._thread.start()
+        try:
+            self._thread.start()
+        except Exception:  # no thread will close it; an interrupt is none of these, since it may find the thread at work
+            appender.close()
+            raise
 
     def __repr__(self) -> str:
         return f"<task {self.task_id} {self.outcome.state if self.outcome else 'running'}>"
