@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import itertools
 import random
@@ -15,10 +16,10 @@ import zstandard
 
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions import state as states
-from ipyagent_sessions.errors import DamageError, NewerFormat
+from ipyagent_sessions.errors import DamageError, NewerFormat, PersistenceError
 from ipyagent_sessions.events import as_raw
 from ipyagent_sessions.log import appender as appending
-from ipyagent_sessions.log import checkpoints
+from ipyagent_sessions.log import checkpoints, scribe
 from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.lease import Holder
 from ipyagent_sessions.log.reader import Reader
@@ -32,6 +33,10 @@ def snapshot(appender: Appender, label: str = "", trigger: str = "manual") -> in
     appender.acknowledge()
     wait_until(lambda: checkpoints.path_of(appender.layout, event.seq).exists() or appender.trouble, what="the snapshot")
     return event.seq
+
+
+def alarms(session: Session) -> list[str]:
+    return session.state().alarms
 
 
 def set_value(appender: Appender, path: str, value: object) -> None:
@@ -142,6 +147,54 @@ def test_a_snapshot_that_the_disk_refuses_leaves_nothing_and_stops_nothing(
     appender.close()
     assert list(session.layout.checkpoints.iterdir()) == []
     assert session.state().checkpoint is not None, "the event is there, only its snapshot is not"
+
+
+def test_snapshots_that_are_never_written_are_one_alarm_in_the_log(session: Session, me: Holder, disk: FaultyDisk) -> None:
+    appender = session.append(me)
+    disk.fail("before checkpoint rename", times=99, code=errno.EACCES)
+    for n in range(5):
+        appender.checkpoint("manual", f"{n}")
+        appender.acknowledge()
+    appender.close(rest=True)
+    assert alarms(session) == [
+        "snapshot: the snapshot of a checkpoint could not be written: Permission denied; the log holds the same, and a resume "
+        "reads more of it"
+    ]
+    assert list(session.layout.checkpoints.iterdir()) == []
+
+
+def test_sealing_that_fails_is_told_and_the_log_is_whole(session: Session, me: Holder, disk: FaultyDisk) -> None:
+    appender = session.append(me)
+    activities(appender, 3)
+    disk.fail("before seal rename", times=9, code=errno.EIO)
+    appender.close(rest=True)
+    assert session.layout.segments() == []
+    assert alarms(session) == ["sealing: the log could not be sealed: Input/output error; its journals stay and hold the same"]
+    session.append(me).close(rest=True)
+    assert len(alarms(session)) == 1, "the next holder finds it told"
+    disk.mend()
+    session.append(me).close(rest=True)
+    assert [(s.first, s.last) for s in session.layout.segments()] == [(1, session.state().seq)]
+
+
+def test_a_setback_of_a_disk_that_refuses_the_log_is_not_told_beside_it(
+    session: Session, me: Holder, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scribe, "WINDOW", 600.0)
+    appender = session.append(me)
+    disk.fail("before checkpoint rename", times=2)
+    appender.checkpoint("manual", "before the log is refused")
+    appender.acknowledge()
+    wait_until(lambda: isinstance(appender.trouble, OSError), what="the report")
+    disk.fail("before journal write")
+    set_value(appender, "v", 1)
+    with pytest.raises(PersistenceError):
+        appender.acknowledge()
+    assert appender.setbacks.take() == []
+    appender.acknowledge()
+    appender.checkpoint("manual", "after")
+    appender.close()
+    assert len(alarms(session)) == 1, "what still fails once the log is taken again is told then"
 
 
 def test_no_snapshot_of_an_event_that_is_not_durable(session: Session, me: Holder, disk: FaultyDisk) -> None:

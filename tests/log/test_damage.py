@@ -185,7 +185,9 @@ def test_a_damaged_segment_does_not_stop_a_running_session_from_closing(session:
     activities(appender, 3)
     appender.close(rest=True)
     seqs, reader = read(session)
-    assert seqs[-6:] == list(range(13, 19))
+    assert seqs[-7:] == list(range(13, 20))
+    (told,) = [e for e in reader.events() if e.event_type == "AlarmRaised"]
+    assert told.seq == 19, "it could not be sealed, and that is in the log"
     assert any(path.name in str(d) for d in reader.damage)
 
 

@@ -115,8 +115,9 @@ def test_a_seal_that_fails_is_made_up_for_by_the_next(
         appender.acknowledge()
     appender.close(rest=True)
     assert not list(session.layout.events.glob("*.tmp"))
-    assert sum(s.last - s.first + 1 for s in session.layout.segments()) == 121
-    assert len(bodies(session)) == 121
+    assert sum(s.last - s.first + 1 for s in session.layout.segments()) == 122
+    assert len(bodies(session)) == 122
+    assert [e.event_type for e in session.events()].count("AlarmRaised") == 1, "which is told"
 
 
 def test_small_neighbours_are_merged_at_rest_into_one(session: Session, me: Holder) -> None:

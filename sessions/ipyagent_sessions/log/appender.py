@@ -24,7 +24,7 @@ from ipyagent_sessions import folding
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions import state as states
 from ipyagent_sessions.clock import Clock
-from ipyagent_sessions.errors import DamageError, PersistenceError
+from ipyagent_sessions.errors import DamageError, LeaseLost, PersistenceError
 from ipyagent_sessions.log import checkpoints, lease, sealing
 from ipyagent_sessions.log.blobs import THRESHOLD, Blobs
 from ipyagent_sessions.log.files import Disk
@@ -33,7 +33,8 @@ from ipyagent_sessions.log.journal import Journal
 from ipyagent_sessions.log.layout import JournalFile, Layout
 from ipyagent_sessions.log.lease import Holder, Lease
 from ipyagent_sessions.log.loading import Loaded, mend_tail
-from ipyagent_sessions.log.scribe import Scribe
+from ipyagent_sessions.log.scribe import Scribe, Work
+from ipyagent_sessions.log.setbacks import Setbacks
 from ipyagent_sessions.state import State
 
 Durability = Literal["sync", "async", "exit"]
@@ -53,7 +54,8 @@ SNAPSHOT_BYTES: Final = 16 * 2**20
 class Appender:
     """The holder's side of a session's log.  Safe to use from several threads.
 
-    `scrub`, when it is set, takes secrets out of the JSON of payloads and of what becomes a blob.
+    `scrub`, when it is set, takes secrets out of the JSON of payloads and of what becomes a blob.  `trouble` is what the work
+    behind the scenes ran into last, None once a flush has worked since; `setbacks` are the alarms that it gives rise to.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Appender:
         self.disk = disk
         self.durability: Durability = "sync"
         self.trouble: Exception | None = None
+        self.setbacks = Setbacks(lambda: self._journal.refused, loaded.state.alarms)
         self.scrub: Callable[[bytes], bytes] | None = None
         self.listeners: list[Callable[[ev.Event], None]] = []
         self.keep_last = 100
@@ -252,7 +255,7 @@ class Appender:
                 body = states.encode(self.state)
                 self._snapshot_bytes += len(body)
                 recent = [b"{" + line[16:-1] for line in list(self._recent)[-self.keep_last - 1 : -1]]
-                self._scribe.later(lambda: self._write_snapshot(event, body, trigger, label, recent))
+                self._scribe.later("snapshot", lambda: self._write_snapshot(event, body, trigger, label, recent))
         return event
 
     @property
@@ -291,12 +294,15 @@ class Appender:
         """
         try:
             self.barrier()
+            self._scribe.stop()
+            self._tell_setbacks()
         finally:
             self._scribe.stop()
             try:
                 much = self.durable_seq - sealing.sealed_until(self.layout) >= REST_EVENTS
                 if (rest or much) and not self.lease.fenced():
                     self._seal_at_rest()
+                    self._tell_setbacks()
             finally:
                 self._journal.close()
                 self.lease.release()
@@ -307,16 +313,27 @@ class Appender:
         self._journal.close()
         self.lease.release()
 
+    def _tell_setbacks(self) -> None:
+        """Log what failed since somebody last asked for it."""
+        alarms = self.setbacks.take()
+        for alarm in alarms:
+            self.emit("AlarmRaised", alarm, task_id=self.state.system_state.task_id)
+        if alarms:
+            with contextlib.suppress(PersistenceError, LeaseLost):  # all that was done is on disk, only this is not
+                self.barrier()
+
     def _seal_at_rest(self) -> None:
-        with contextlib.suppress(OSError, DamageError):
+        try:
             self._journal.rotate()
             sealing.seal(self.layout, self.durable_seq, self.epoch, self._first, self.disk)
             sealing.merge_small(self.layout, self.epoch, self.disk)
             sealing.remove_sealed_journals(self.layout, sealing.sealed_until(self.layout))
+        except (OSError, DamageError) as error:
+            self._noticed("sealing", error)
 
     def _rotated(self, full: JournalFile) -> None:
         until = self._journal.durable_seq
-        self._scribe.later(lambda: self._seal(until))
+        self._scribe.later("sealing", lambda: self._seal(until))
 
     def _seal(self, until: int) -> None:
         if not self.lease.fenced():  # the log, and what is sealed of it, is the newer holder's business
@@ -326,5 +343,6 @@ class Appender:
         if self._journal.pending and self.durability != "exit":
             self.barrier()
 
-    def _noticed(self, error: Exception) -> None:
+    def _noticed(self, work: Work, error: Exception) -> None:
         self.trouble = error
+        self.setbacks.add(work, error)

@@ -32,7 +32,10 @@ BACKLOG_BYTES: Final = 32 * 2**20
 
 
 class Journal:
-    """The open journal of one holder.  Safe to use from several threads."""
+    """The open journal of one holder.  Safe to use from several threads.
+
+    `refused` says whether the disk did not take what was to be written last.
+    """
 
     def __init__(
         self, layout: Layout, lease: Lease, first: int, blobs: Blobs, disk: Disk, on_rotate: Callable[[JournalFile], None]
@@ -51,6 +54,7 @@ class Journal:
         self._last_seq = first - 1
         self._fd = self._folder = -1
         self._closed = False
+        self.refused = False
         self._open(first)
 
     def _open(self, first: int) -> None:
@@ -137,12 +141,13 @@ class Journal:
             self._disk.append(self._fd, data)
             self._disk.sync(self._fd)
         except OSError as error:
+            self.refused = True
             raise PersistenceError(
                 f"the log of session {self._layout.root.name} could not be written: {error.strerror or error}",
                 hint="free some space or mend the disk; nothing recorded so far is lost",
             ) from error
         self._durable_bytes += len(data)
-        self._torn = False
+        self._torn = self.refused = False
 
     def rotate(self) -> JournalFile | None:
         """Start a new journal and hand out the full one to be sealed; None when it is empty.  Call after a flush."""

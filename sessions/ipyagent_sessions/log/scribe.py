@@ -12,10 +12,11 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Literal
 
 WINDOW: Final = 0.2
 """Seconds between flushes."""
+Work = Literal["flush", "snapshot", "sealing"]
 
 
 class Scribe:
@@ -25,23 +26,23 @@ class Scribe:
     """
 
     def __init__(
-        self, flush: Callable[[], None], pending: Callable[[], bool], on_trouble: Callable[[Exception], None]
+        self, flush: Callable[[], None], pending: Callable[[], bool], on_trouble: Callable[[Work, Exception], None]
     ) -> None:
         self._flush = flush
         self._pending = pending
         self._on_trouble = on_trouble
         self._lock = threading.Lock()
-        self._jobs: deque[Callable[[], object]] = deque()
+        self._jobs: deque[tuple[Work, Callable[[], object]]] = deque()
         self._worker: threading.Thread | None = None
         self._window: threading.Thread | None = None
         self._stopping = threading.Event()
 
-    def later(self, job: Callable[[], object]) -> None:
+    def later(self, work: Work, job: Callable[[], object]) -> None:
         """Do `job` in the scribe's thread, after those asked for earlier; after `stop` never."""
         with self._lock:
             if self._stopping.is_set():
                 return
-            self._jobs.append(job)
+            self._jobs.append((work, job))
             if self._worker is not None:
                 return
             self._worker = threading.Thread(target=self._run_jobs, name="ipyagent-scribe", daemon=True)
@@ -49,7 +50,7 @@ class Scribe:
             if refused is not None:
                 self._worker = None
         if refused is not None:
-            self._on_trouble(refused)
+            self._on_trouble(work, refused)
 
     def soon(self) -> None:
         """See that a flush follows within a window.  Call it after something has become pending."""
@@ -74,7 +75,7 @@ class Scribe:
             if refused is not None:
                 self._window = None
         if refused is not None:
-            self._on_trouble(refused)
+            self._on_trouble("flush", refused)
 
     def _run_jobs(self) -> None:
         while True:
@@ -82,12 +83,12 @@ class Scribe:
                 if not self._jobs:
                     self._worker = None
                     return
-                job = self._jobs.popleft()
-            self._do(job)
+                work, job = self._jobs.popleft()
+            self._do(work, job)
 
     def _run_window(self) -> None:
         while not self._stopping.wait(WINDOW):
-            self._do(self._flush)
+            self._do("flush", self._flush)
             self._window = None  # before the last look: whoever appends from here on begins another
             if not self._pending():
                 return
@@ -96,11 +97,11 @@ class Scribe:
                     return
                 self._window = threading.current_thread()
 
-    def _do(self, job: Callable[[], object]) -> None:
+    def _do(self, work: Work, job: Callable[[], object]) -> None:
         try:
             job()
         except Exception as error:  # noqa: BLE001  # it is reported; a thread that died would stop sealing in silence
-            self._on_trouble(error)
+            self._on_trouble(work, error)
 
 
 def _refused(thread: threading.Thread) -> Exception | None:

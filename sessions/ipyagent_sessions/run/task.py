@@ -198,13 +198,15 @@ class TaskRun:
             self._degraded_at = self.emit("AlarmRaised", p.AlarmRaised("persistence", error.message)).seq
 
     def notice(self) -> None:
-        """Take notice of what the window's thread ran into: in mode async nobody else flushes for a long time."""
+        """Take notice of what the log's threads ran into: in mode async nobody else flushes for a long time."""
         trouble = self.appender.trouble
         if isinstance(trouble, LeaseLost):
             self.stop("lease_lost", reason=str(trouble))
         elif isinstance(trouble, PersistenceError):
             self.degrade(trouble)
         self._mended()
+        for alarm in self.appender.setbacks.take():
+            self.emit("AlarmRaised", alarm)
 
     def _mended(self) -> None:
         if self.degraded and self.appender.durable_seq >= self._degraded_at:
