@@ -210,8 +210,12 @@ class Session:
         return state
 
     def held(self) -> bool:
-        """Whether somebody may append now, as far as can be seen without taking a lock."""
-        return not lease.is_free(self.layout)
+        """Whether somebody may append now, as far as can be seen without taking a lock.
+
+        Who holds the lease to change files beside the log runs no task: a lost one is shown as lost meanwhile.
+        """
+        holder = lease.holding(self.layout)
+        return holder is not None and not holder.beside
 
     def summary(self) -> live.Summary:
         """What a list shows: `summary.json`, with the progress of a running task from `live.json`.

@@ -210,7 +210,7 @@ def _write(store: Store, backup: Path, record: Record) -> None:
 
 def _session(session: Session, backup: Path) -> Kept:
     """Upgrade one session.  Raises LeaseHeld, DamageError, NewerFormat."""
-    with lease.held(session.layout, "upgrade", now=session.place.clock.now()):
+    with lease.held(session.layout, "upgrade", now=session.place.clock.now(), disk=session.place.disk):
         older = of_session(session)  # once more, now that nobody writes
         for folder in (session.layout, Layout(backup / "s" / session.id)):
             checkpoints.clean_unfinished(folder)

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import LeaseHeld
-from ipyagent_sessions.log import lease
+from ipyagent_sessions.log import lease, live
 from ipyagent_sessions.log.lease import Holder
 from ipyagent_sessions.log.loading import Loaded
-from ipyagent_sessions.session import Session
+from ipyagent_sessions.session import Session, summarise
 from ipyagent_sessions.store import Store
 from ipyagent_sessions.testing import Child, wait_until
 
@@ -99,6 +100,37 @@ def test_of_a_holder_without_a_name_it_is_not_said_that_it_is_silent(
         lease.acquire(session.layout, me, now=0.0)
     assert "--take-over" not in raised.value.hint
     held.release()
+
+
+def test_who_changes_files_beside_the_log_is_named_and_no_task_is_said_to_go_on(session: Session, me: Holder) -> None:
+    with lease.held(session.layout, "delete", now=0.0, disk=session.place.disk):
+        with pytest.raises(LeaseHeld, match=rf"is held by delete .pid {os.getpid()} on ") as raised:
+            session.append(me)
+        assert raised.value.hint == "try again when it is done"
+    assert lease.read_holder(session.layout) is None
+    session.append(me).close()
+
+
+def test_a_lost_task_is_shown_as_lost_while_files_beside_the_log_are_changed(
+    store: Store, session: Session, me: Holder
+) -> None:
+    appender = session.append(me)
+    appender.emit("TaskQueued", p.TaskQueued("m:f"), task_id="t1")
+    appender.emit("TaskStarted", p.TaskStarted(), task_id="t1")
+    appender.close()
+    live.write_summary(session.layout, summarise(session.id, session.state()), session.place.disk)
+    with lease.held(session.layout, "upgrade", now=0.0, disk=session.place.disk):
+        assert (session.held(), session.effective_state()) == (False, "lost")
+        assert store.sql("select effective_state as e from sessions").rows() == [{"e": "lost"}]
+
+
+def test_who_changes_files_beside_the_log_is_not_taken_over_however_silent_it_is(session: Session, me: Holder) -> None:
+    with lease.held(session.layout, "delete", now=0.0, disk=session.place.disk):
+        os.utime(session.layout.holder, (1.0, 1.0))
+        with pytest.raises(LeaseHeld, match="is held by delete ") as raised:
+            session.append(me, force=True)
+        assert "silent" not in str(raised.value)
+        assert "--take-over" not in raised.value.hint
 
 
 def test_of_processes_that_start_at_once_exactly_one_wins(store: Store, session: Session) -> None:

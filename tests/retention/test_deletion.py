@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -108,6 +111,17 @@ def test_a_disk_that_refuses_on_the_way_costs_nothing(store: Store, disk: Faulty
     assert not whole.store(store).damaged
     deletion.delete(store, again(store, family[0]))
     assert [picture(again(store, s)) for s in family[1:]] == wanted[1:]
+
+
+def test_a_disk_too_full_for_the_name_of_who_deletes_does_not_stop_it(
+    store: Store, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(store.disk, "replace", full)
+    deletion.delete(store, session)
+    assert store.session_ids() == []
 
 
 def test_what_a_fork_needs_and_is_damaged_is_not_thrown_away(store: Store, family: Family) -> None:

@@ -34,7 +34,7 @@ class Draft:
             store.disk.publish(self.layout.root, store.sessions_folder / self.session_id, what="import")
             return 0
         layout = self.here.layout
-        with lease.held(layout, "import", now=store.clock.now()):
+        with lease.held(layout, "import", now=store.clock.now(), disk=store.disk):
             if self.here.last_seq() != self.end or layout.epoch():
                 raise UsageError(f"session {self.session_id} was changed meanwhile", hint="import it once more")
             return self._add(layout, store)

@@ -119,7 +119,7 @@ def _copy(store: Place, manifest: Manifest, refused: dict[str, int]) -> int:
 def _resting(session: Session, changed: int) -> tuple[sources.Sources, int] | None:
     """What a session consists of and how many events that is; None when it is held, empty, damaged, or has just changed."""
     holder = lease.read_holder(session.layout)
-    if session.held() or (holder is not None and holder.host != lease.host()):
+    if lease.holding(session.layout) or (holder is not None and holder.host != lease.host()):
         return None
     found = sources.Sources()
     try:

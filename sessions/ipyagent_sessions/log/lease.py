@@ -46,7 +46,8 @@ _NAMED_S: Final = 1.0
 
 class Holder(Struct, frozen=True, omit_defaults=True):
     """Who holds a lease.  `started` is the process's start time in seconds since the epoch, so a reused pid is not believed;
-    `host` names the machine and, on Linux, the pid namespace."""
+    `host` names the machine and, on Linux, the pid namespace.  `beside` says that it changes files beside the log, and neither
+    appends nor runs a task."""
 
     pid: int
     started: float
@@ -56,6 +57,7 @@ class Holder(Struct, frozen=True, omit_defaults=True):
     since: float = 0.0
     kernel: str | None = None
     by: str = "python"
+    beside: bool = False
 
     def describe(self) -> str:
         """Who, in a person's words."""
@@ -201,19 +203,25 @@ def acquire(layout: Layout, who: Holder, *, now: float, force: bool = False) -> 
 
 
 @contextlib.contextmanager
-def held(layout: Layout, by: str, *, now: float) -> Generator[None]:
-    """The lease for who changes files beside the log, so that nobody begins to write meanwhile.  Raises LeaseHeld."""
-    taken = acquire(layout, this_process(by=by), now=now)
+def held(layout: Layout, by: str, *, now: float, disk: Disk) -> Generator[None]:
+    """The lease for who changes files beside the log, so that nobody begins to write meanwhile; `by` says what for.
+
+    Raises LeaseHeld.  A disk that refuses the name is no reason not to go on: what is done may be what makes room on it.
+    """
+    taken = acquire(layout, msgspec.structs.replace(this_process(by=by), beside=True), now=now)
     try:
+        with contextlib.suppress(OSError):
+            taken.sign(disk)
         yield
     finally:
         taken.release()
 
 
-def is_free(layout: Layout) -> bool:
-    """Whether nobody seems to hold the lease.  Looks, and takes no lock, so that readers never stand in a taker's way."""
+def holding(layout: Layout) -> Holder | None:
+    """Who seems to hold the lease, None when nobody does.  Looks, and takes no lock, so that readers never stand in a taker's
+    way."""
     holder = read_holder(layout)
-    return holder is None or not is_alive(holder, heartbeat_age=heartbeat_age(layout))
+    return holder if holder is not None and is_alive(holder, heartbeat_age=heartbeat_age(layout)) else None
 
 
 def heartbeat_age(layout: Layout) -> float | None:
@@ -248,15 +256,21 @@ def forget_older(layout: Layout, epoch: int) -> None:
 
 def _held(layout: Layout) -> LeaseHeld:
     holder = _named(layout)
-    age = silence(layout) if holder else None  # without a name the last sign of life is that of one who is gone
+    beside = holder is not None and holder.beside
+    # without a name the last sign of life is that of one who is gone, and who runs no task gives none
+    age = silence(layout) if holder and not beside else None
     who = holder.describe() if holder else "another process"
     who += ", this process" if holder and (holder.pid, holder.host) == (os.getpid(), host()) else ""
     silent = f", silent for {age:.0f} s" if age is not None else ""
-    return LeaseHeld(
-        f"session {layout.root.name} is held by {who}{silent}",
-        hint="its task goes on there; pause, cancel and approve work from here"
-        + (f"; take it over with ipyagent resume {layout.root.name} --take-over" if silent else ""),
-    )
+    if beside:
+        hint = "try again when it is done"
+    elif holder is None:
+        hint = "try again in a moment; if a task goes on there, pause, cancel and approve work from here"
+    else:
+        hint = "its task goes on there; pause, cancel and approve work from here"
+    if silent:
+        hint += f"; take it over with ipyagent resume {layout.root.name} --take-over"
+    return LeaseHeld(f"session {layout.root.name} is held by {who}{silent}", hint=hint)
 
 
 def _named(layout: Layout) -> Holder | None:
@@ -266,8 +280,8 @@ def _named(layout: Layout) -> Holder | None:
     """
     deadline = time.monotonic() + _NAMED_S
     while True:
-        holder = read_holder(layout)
-        if holder is not None and is_alive(holder, heartbeat_age=heartbeat_age(layout)):
+        holder = holding(layout)
+        if holder is not None:
             return holder
         if time.monotonic() > deadline:
             return None

@@ -75,10 +75,10 @@ def delete(store: Store, session: Session) -> Loss:
     found = loss(store, session)
     if found.unclear:
         raise DamageError(found.problem, hint="mend that session, or delete it first; nothing was deleted")
-    with lease.held(session.layout, "delete", now=store.clock.now()):
+    with lease.held(session.layout, "delete", now=store.clock.now(), disk=store.disk):
         for child_id in store.children(session.id):
             child = store.session(child_id)
-            with lease.held(child.layout, "delete", now=store.clock.now()):
+            with lease.held(child.layout, "delete", now=store.clock.now(), disk=store.disk):
                 hand_over(session, child)
         if store.children(session.id):
             raise UsageError(f"session {session.id} was forked while it was being deleted", hint="delete it once more")

@@ -22,7 +22,7 @@ from ipyagent_sessions.config import CheckpointPolicy
 from ipyagent_sessions.errors import IpyagentError
 from ipyagent_sessions.events import Event, seconds_of
 from ipyagent_sessions.lifecycle import ENDED, TaskState
-from ipyagent_sessions.log import checkpoints
+from ipyagent_sessions.log import checkpoints, lease
 from ipyagent_sessions.log.checkpoints import Info
 from ipyagent_sessions.log.reader import Reader
 from ipyagent_sessions.session import Session
@@ -70,7 +70,7 @@ def fork_points(store: Store) -> dict[str, list[int]]:
 def of_session(session: Session, policy: CheckpointPolicy, points: list[int]) -> list[Expired]:
     """What may go of one session; nothing while somebody holds it.  Raises IpyagentError, OSError."""
     now = session.place.clock.now()
-    if len(checkpoints.sequence(session.layout)) < 2 or session.held() or not _old(session, policy, now):
+    if len(checkpoints.sequence(session.layout)) < 2 or lease.holding(session.layout) or not _old(session, policy, now):
         return []
     reader = Reader(session.layout, session.first)
     ends = dict(_ends(reader.events()))
