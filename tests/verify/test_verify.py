@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -14,14 +14,17 @@ import pytest
 
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions import state as states
+from ipyagent_sessions.errors import LeaseHeld
 from ipyagent_sessions.events import as_raw
-from ipyagent_sessions.log import checkpoints
+from ipyagent_sessions.log import checkpoints, lease, live
+from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.format import event_of, line_of
+from ipyagent_sessions.log.layout import Layout
 from ipyagent_sessions.log.lease import Holder
 from ipyagent_sessions.session import Session, summarise
 from ipyagent_sessions.store import Store
-from ipyagent_sessions.testing import History, activities, emit
-from ipyagent_sessions.verify import whole
+from ipyagent_sessions.testing import FaultyDisk, History, activities, emit
+from ipyagent_sessions.verify import files, whole
 from ipyagent_sessions.verify.finding import Finding, Report
 
 Rich = tuple[Session, Session]
@@ -310,4 +313,81 @@ def test_a_session_that_is_held_is_checked_and_not_repaired(rich: Rich, me: Hold
     finally:
         appender.close()
     assert report.damaged
+    assert left(report) == f"it was not repaired: session {session.id} is held by {me.describe()}, this process"
     assert checkpoints.path_of(session.layout, seq).read_bytes() == b"rubbish"
+
+
+def left(report: Report) -> str:
+    """Why a session was not repaired."""
+    (found,) = (f for f in report.findings if f.file == "")
+    assert (found.level, found.todo) == ("note", "repair again when no task runs in it")
+    return found.what
+
+
+@pytest.fixture
+def meanwhile(rich: Rich, me: Holder, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bool], None]]:
+    """Spoils a checkpoint and the summary, and lets a task begin when the log was read; given True it ends at once."""
+    session = rich[0]
+    checkpoints.path_of(session.layout, checkpoints.sequence(session.layout)[0]).write_bytes(b"rubbish")
+    session.layout.summary.unlink()
+    check = files.check
+    begun: list[Appender] = []
+
+    def begin(ends: bool) -> None:
+        def then(layout: Layout, sums: files.Sums, *, held: bool) -> list[Finding]:
+            begun.append(session.append(me))
+            activities(begun[0], 2)
+            begun[0].checkpoint("manual", "meanwhile")
+            live.write_summary(session.layout, summarise(session.id, begun[0].state), begun[0].disk)
+            if ends:
+                begun.pop().close()
+            return check(layout, sums, held=held)
+
+        monkeypatch.setattr(files, "check", then)
+
+    yield begin
+    for appender in begun:
+        appender.close()
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_what_a_task_wrote_while_the_session_was_checked_is_not_repaired(
+    rich: Rich, me: Holder, meanwhile: Callable[[bool], None], ends: bool
+) -> None:
+    session = rich[0]
+    meanwhile(ends)
+    report = whole.session(session, repair=True)
+    told = session.summary()
+    assert (told.seq, told.state) == (session.last_seq(), session.state().system_state.status)
+    assert checkpoints.path_of(session.layout, checkpoints.sequence(session.layout)[0]).read_bytes() == b"rubbish"
+    assert not any(f.repaired for f in report.findings)
+    held = f"session {session.id} is held by {me.describe()}, this process"
+    assert left(report) == f"it was not repaired: {'a task wrote to it while it was checked' if ends else held}"
+
+
+def test_no_task_begins_while_a_session_is_repaired(rich: Rich, me: Holder, disk: FaultyDisk) -> None:
+    session = rich[0]
+    checkpoints.path_of(session.layout, checkpoints.sequence(session.layout)[0]).write_bytes(b"rubbish")
+    refused: list[str] = []
+
+    def begin() -> None:
+        with pytest.raises(LeaseHeld) as raised:
+            session.append(me)
+        refused.append(raised.value.message)
+
+    disk.do("before checkpoint rename", begin)
+    assert not whole.session(session, repair=True).damaged
+    assert len(refused) == 1
+    assert "is held by repair (pid " in refused[0]
+
+
+def test_looking_takes_no_lease_and_neither_does_a_repair_with_nothing_to_do(
+    store: Store, rich: Rich, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def taken(*_: object, **__: object) -> None:
+        raise AssertionError("the lease was taken")
+
+    monkeypatch.setattr(lease, "acquire", taken)
+    assert not whole.store(store, repair=True).damaged
+    checkpoints.path_of(rich[0].layout, checkpoints.sequence(rich[0].layout)[0]).write_bytes(b"rubbish")
+    assert whole.store(store).damaged

@@ -10,9 +10,9 @@ import msgspec
 
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
-from ipyagent_sessions.errors import DamageError, IpyagentError, NotFound
+from ipyagent_sessions.errors import DamageError, IpyagentError, LeaseHeld, NotFound
 from ipyagent_sessions.events import Event
-from ipyagent_sessions.log import checkpoints
+from ipyagent_sessions.log import checkpoints, lease
 from ipyagent_sessions.log.layout import Layout
 from ipyagent_sessions.log.reader import Reader, seqs
 from ipyagent_sessions.session import Session, summarise
@@ -59,7 +59,8 @@ def _shared(checked: Store) -> list[Finding]:
 def session(checked: Session, *, repair: bool = False) -> Report:
     """One session, and the part of its ancestors that it inherits.
 
-    With `repair` its checkpoints and its summary are made anew where they are wrong, unless somebody holds its lease.
+    Looking takes no lock.  With `repair` its checkpoints and its summary are made anew where they are wrong, under its lease.
+    A session that somebody holds, or wrote to while it was read, is left, and the report says so.
     """
     try:
         _ = checked.header
@@ -79,7 +80,7 @@ def session(checked: Session, *, repair: bool = False) -> Report:
 
 
 def _session(checked: Session, *, repair: bool) -> Report:
-    held = checked.held()
+    held, begun = checked.held(), _mark(checked) if repair else None
     walk = _Walk(checked)
     reader = Reader(checked.layout, checked.first)
     for event in _inherited(checked):
@@ -97,8 +98,8 @@ def _session(checked: Session, *, repair: bool) -> Report:
     found += walk.findings + walk.fold.findings + wrong
     if _knows_more(walk.fold, found):
         found = [_kept(f) if f.file == "summary.json" else f for f in found]
-    if repair and not held:
-        found = _repaired(checked, walk.fold, found)
+    if begun is not None and any(f.derived for f in found):
+        found = _repaired(checked, walk.fold, found, None if held else begun)
     return Report(1, count, walk.fold.checked, sizes, found)
 
 
@@ -175,26 +176,44 @@ def _missing(checked: Session, first: int, last: int) -> Finding:
     return Finding(checked.id, "log", seqs(first, last), "missing", means, todo)
 
 
-def _repaired(checked: Session, fold: Fold, found: list[Finding]) -> list[Finding]:
-    """Make the wrong checkpoints and the summary anew.  All wrong checkpoints go first: one may stand on another."""
-    layout, disk = checked.layout, checked.place.disk
+def _mark(checked: Session) -> tuple[int, int]:
+    """What is another one once anybody has written to the session."""
+    return checked.layout.epoch(), checked.last_seq()
+
+
+def _repaired(checked: Session, fold: Fold, found: list[Finding], begun: tuple[int, int] | None) -> list[Finding]:
+    """What was found, after `_make_anew` under the lease.  `begun` is the mark before the walk, None for a session that was
+    held then: its files may be later than what the walk has seen."""
+    means, todo = "what is wrong with it was found, and nothing was changed", "repair again when no task runs in it"
     try:
-        for seq in fold.wrong:
-            _clear(layout, checkpoints.path_of(layout, seq))
-        for seq, made in sorted(fold.wrong.items()):
-            body = msgspec.json.decode(made.event.payload, type=p.CheckpointCreated)
-            checkpoints.write(
-                layout, seq, made.body, label=body.label, trigger=body.trigger, at=made.event.timestamp,
-                last_events=made.recent, disk=disk,
-            )  # fmt: skip
-        if fold.state is not None and any(f.file == "summary.json" and f.derived for f in found):
-            if layout.summary.is_dir():
-                _clear(layout, layout.summary)
-            disk.replace(layout.summary, msgspec.json.encode(summarise(checked.id, fold.state)))
+        with lease.held(checked.layout, "repair", now=checked.place.clock.now(), disk=checked.place.disk):
+            if _mark(checked) != begun:
+                what = "it was not repaired: a task wrote to it while it was checked"
+                return [*found, Finding(checked.id, "", "", what, means, todo, "note")]
+            _make_anew(checked, fold, found)
+    except LeaseHeld as error:
+        return [*found, Finding(checked.id, "", "", f"it was not repaired: {error.message}", means, todo, "note")]
     except (OSError, DamageError, msgspec.DecodeError) as error:
         means = "the rest was checked; nothing of the log was touched"
         return [*found, Finding(checked.id, "", "", f"the repair stopped: {error}", means, "mend the disk, then repair again")]
     return [msgspec.structs.replace(f, repaired=True) if f.derived else f for f in found]
+
+
+def _make_anew(checked: Session, fold: Fold, found: list[Finding]) -> None:
+    """Make the wrong checkpoints and the summary anew.  All wrong checkpoints go first: one may stand on another."""
+    layout, disk = checked.layout, checked.place.disk
+    for seq in fold.wrong:
+        _clear(layout, checkpoints.path_of(layout, seq))
+    for seq, made in sorted(fold.wrong.items()):
+        body = msgspec.json.decode(made.event.payload, type=p.CheckpointCreated)
+        checkpoints.write(
+            layout, seq, made.body, label=body.label, trigger=body.trigger, at=made.event.timestamp,
+            last_events=made.recent, disk=disk,
+        )  # fmt: skip
+    if fold.state is not None and any(f.file == "summary.json" and f.derived for f in found):
+        if layout.summary.is_dir():
+            _clear(layout, layout.summary)
+        disk.replace(layout.summary, msgspec.json.encode(summarise(checked.id, fold.state)))
 
 
 def _clear(layout: Layout, path: Path) -> None:
