@@ -22,6 +22,7 @@ from ipyagent_sessions import config, events, payloads
 from ipyagent_sessions._version import __version__
 from ipyagent_sessions.clock import Clock, Ids, SystemClock, random_id
 from ipyagent_sessions.errors import UPDATE, DamageError, IpyagentError, NewerFormat
+from ipyagent_sessions.log.exclusive import exclusive
 from ipyagent_sessions.log.files import Disk, sync_file, sync_folder, temporary_beside
 from ipyagent_sessions.log.format import line_of
 from ipyagent_sessions.log.layout import FORMAT, Layout
@@ -33,6 +34,7 @@ ID: Final = re.compile(r"[a-z0-9]{2,40}")
 DEEPEST: Final = 200
 """How many ancestors a session may have."""
 _ABANDONED_S: Final = 3600.0
+_MADE_WITHIN_S: Final = 10.0
 
 
 class _StoreFile(Struct):
@@ -169,16 +171,27 @@ class Place:
         return found.id
 
     def _create(self) -> None:
-        """Write `store.json`; of several processes that do so at once, one wins and all have its id."""
+        """Write `store.json`; of several processes that do so at once, one wins and all have its id.  Raises OSError."""
         self.sessions_folder.mkdir(parents=True, exist_ok=True)
         mine = temporary_beside(self._file)
-        mine.write_bytes(msgspec.json.encode(_StoreFile(self.known_id or self.ids(), FORMAT)))
-        with open(mine, "rb+") as file:
-            sync_file(file.fileno())
-        with contextlib.suppress(FileExistsError):
-            os.link(mine, self._file)
-            sync_folder(self.root)
-        mine.unlink()
+        try:
+            with open(mine, "wb") as file:
+                file.write(msgspec.json.encode(_StoreFile(self.known_id or self.ids(), FORMAT)))
+                file.flush()
+                sync_file(file.fileno())
+            with contextlib.suppress(FileExistsError):
+                if _linked(mine, self._file):
+                    sync_folder(self.root)
+                else:
+                    self._publish_alone(mine)
+        finally:
+            mine.unlink(missing_ok=True)
+
+    def _publish_alone(self, mine: Path) -> None:
+        """Where a file cannot be linked: the first of several processes renames its own.  Raises LeaseHeld, OSError."""
+        with exclusive(self.root / "store.lock", what="the making of the store", wait_s=_MADE_WITHIN_S):
+            if not self._file.is_file():
+                self.disk.publish(mine, self._file, what="header")
 
     def new_session(
         self,
@@ -268,3 +281,15 @@ class Place:
                 parent = HEADER.decode(path.read_bytes().removeprefix(b"\xef\xbb\xbf")).parent
             except (OSError, msgspec.DecodeError):
                 return
+
+
+def _linked(there: Path, name: Path) -> bool:
+    """Whether `there` has that name as well now: exFAT and some network and FUSE file systems refuse, each with its own error.
+    Raises FileExistsError."""
+    try:
+        os.link(there, name)
+    except FileExistsError:
+        raise
+    except OSError:
+        return False
+    return True

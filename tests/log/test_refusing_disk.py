@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import threading
+
 import pytest
 
 from ipyagent_sessions.errors import PersistenceError
@@ -205,3 +209,42 @@ def test_what_could_not_be_flushed_at_the_end_is_told_and_the_lease_is_free_all_
     assert not session.held()
     session.append(me).close()
     assert [e.event_type for e in session.events()][:2] in (["SessionCreated"], ["SessionCreated", "Noted"])
+
+
+@pytest.fixture(params=[errno.EOPNOTSUPP, errno.EPERM, errno.ENOSYS])
+def _no_links(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system on which no file has two names."""
+
+    def refuse(source: object, target: object) -> None:
+        raise OSError(request.param, os.strerror(request.param))
+
+    monkeypatch.setattr(os, "link", refuse)
+
+
+@pytest.mark.usefixtures("_no_links")
+def test_where_no_file_has_two_names_a_store_is_made_once_by_all_who_begin_at_once(store: Store) -> None:
+    stores = [Store(store.root) for _ in range(6)]
+    together = threading.Barrier(len(stores))
+
+    def make(one: Store) -> None:
+        together.wait(20)
+        one.make()
+
+    threads = [threading.Thread(target=make, args=[one]) for one in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert {one.id for one in stores} == {Store(store.root).id}
+    assert list(store.root.glob("*.tmp")) == []
+    assert store.create(title="the first").state().seq == 1
+
+
+@pytest.mark.usefixtures("_no_links")
+def test_a_store_that_cannot_be_made_leaves_no_part_of_its_file(store: Store, disk: FaultyDisk) -> None:
+    disk.fail("before header rename")
+    with pytest.raises(OSError, match="No space"):
+        store.make()
+    assert list(store.root.glob("store.json*")) == []
+    store.make()
+    assert Store(store.root).id == store.id
