@@ -6,6 +6,7 @@ import contextlib
 import datetime as dt
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +215,26 @@ def test_damage_in_the_middle_is_named_and_outlives_compaction(store: Store, clo
     clock.advance(1.5)
     other.forget(other.outlived())
     assert damaged in (memory.folder / "damaged" / path.name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda line: b'{"k":"' + line[6:],
+        lambda line: line[:6] + line[6:14].upper() + line[14:],
+        lambda line: line[:14] + b"'," + line[16:],
+    ],
+)
+def test_a_line_counts_only_with_its_checksum_to_the_letter(
+    memory: Memory, clock: FakeClock, change: Callable[[bytes], bytes]
+) -> None:
+    memory.put("a", "k", 1)
+    line = line_of(Record(9, "put", "a", "abc", msgspec.Raw(b"1"), memory.search()[0].at))
+    assert change(line) != line
+    journal(memory).write_bytes(journal(memory).read_bytes() + change(line))
+    seen = again(memory, clock)
+    assert [key for _, key in seen.keys("a")] == ["k"]
+    assert len(seen.problems()) == 1
 
 
 @pytest.mark.parametrize("seam", ["before journal write", "before journal sync"])

@@ -2,8 +2,7 @@
 
     {"c":"9f2d01aa","seq":17,"event_type":"ActivityCompleted",...}\\n
 
-`c` is the CRC-32 (ISO-HDLC, as in zlib) of the canonical event without `c`, in eight lower-case hex digits, and always comes
-first: the checked bytes are `{` followed by everything after the comma.  The line is JSON for any other program.  Lines end in
+`c` is the checksum of the canonical event, as `checked` describes it.  The line is JSON for any other program.  Lines end in
 0x0A only; U+2028 and U+2029 are ordinary characters.  A carriage return before the line feed and a byte-order mark at the
 start of the file are tolerated on reading and never written.
 
@@ -24,6 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from ipyagent_sessions.events import Event, decode, encode
+from ipyagent_sessions.log.checked import BRACE, PREFIX, read, seal, verifies
 
 _START: Final = b'{"c":"'
 _RECORD: Final = re.compile(rb'\{"c":"[0-9a-f]{8}","seq":')
@@ -33,8 +33,6 @@ _BLOCK: Final = 32 * 2**10
 """A journal is read in pieces of so many bytes, each twice the one before it up to the second, as measured with 2,000 events:
 what is made of a larger piece is memory that is new to the process, which costs more than opening the file for each."""
 _BOM: Final = b"\xef\xbb\xbf"
-_PREFIX: Final = len(b'{"c":"00000000",')
-_BRACE: Final = zlib.crc32(b"{")
 
 
 class Damage(Struct, frozen=True):
@@ -55,23 +53,12 @@ class Damage(Struct, frozen=True):
 
 def line_of(event: Event) -> bytes:
     """The line of `event`, with its checksum and its line feed."""
-    body = encode(event)
-    return b'{"c":"%08x",%b\n' % (zlib.crc32(body), body[1:])
+    return seal(encode(event))
 
 
 def event_of(line: bytes) -> Event | None:
     """The event of one line without its line feed, or None when the line does not verify."""
-    if not _verifies(line):
-        return None
-    try:
-        return decode(line)  # the checksum is a field that an event does not have
-    except (ValueError, msgspec.DecodeError, RecursionError):
-        return None
-
-
-def _verifies(line: bytes) -> bool:
-    """Whether a line begins with the checksum of the rest, to the letter."""
-    return line[:_PREFIX] == b'{"c":"%08x",' % zlib.crc32(line[_PREFIX:], _BRACE)
+    return read(line, decode)
 
 
 def scan(data: bytes, file: str, base: int = 0) -> Iterator[tuple[int, Event] | Damage]:
@@ -126,13 +113,13 @@ def _lists(data: bytes, file: str, base: int) -> Iterator[list[Event] | Damage]:
 def _all_of(data: bytes) -> list[Event] | None:
     """The events of whole lines that all verify, None when one does not.
 
-    Takes half the time of `scan`, since nothing is called for a line but what reads it: `_verifies` stands here once more.
+    Takes half the time of `scan`, since nothing is called for a line but what reads it: `verifies` stands here once more.
     """
     lines = data.split(b"\n")
     if lines.pop():
         return None
     try:
-        events = [decode(line) for line in lines if line[:_PREFIX] == b'{"c":"%08x",' % zlib.crc32(line[_PREFIX:], _BRACE)]
+        events = [decode(line) for line in lines if line[:PREFIX] == b'{"c":"%08x",' % zlib.crc32(line[PREFIX:], BRACE)]
     except (ValueError, msgspec.DecodeError, RecursionError):
         return None
     return events if len(events) == len(lines) else None
@@ -187,9 +174,9 @@ def clean_lines(data: bytes) -> tuple[int, list[bytes]] | None:
     try:
         if lines.pop() or not lines:
             return None
-        first = seq = int(lines[0][_PREFIX + 6 : lines[0].index(b",", _PREFIX)])
+        first = seq = int(lines[0][PREFIX + 6 : lines[0].index(b",", PREFIX)])
         for line in lines:
-            if not _verifies(line) or not line.startswith(b'"seq":%d,' % seq, _PREFIX):
+            if not verifies(line) or not line.startswith(b'"seq":%d,' % seq, PREFIX):
                 return None
             seq += 1
         data.decode()

@@ -15,7 +15,6 @@ import contextlib
 import os
 import re
 import threading
-import zlib
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Final
@@ -25,6 +24,7 @@ from msgspec import Raw, Struct
 
 from ipyagent_sessions.errors import UPDATE, NewerFormat, PersistenceError
 from ipyagent_sessions.events import NULL
+from ipyagent_sessions.log import checked
 from ipyagent_sessions.log.exclusive import exclusive
 from ipyagent_sessions.log.files import Disk, make_folder, sync_folder, temporary_beside
 
@@ -32,8 +32,6 @@ FORMAT: Final = 1
 SEEN: Final = 10_000
 """So many ids of writes are remembered: a repeated write that is older than that is done again."""
 _NAME: Final = re.compile(r"journal-(\d+)\.jsonl")
-_PREFIX: Final = len(b'{"c":"00000000",')
-_BRACE: Final = zlib.crc32(b"{")
 _SLACK: Final = 1000
 _WAIT_S: Final = 10.0
 _TRIES: Final = 20
@@ -54,6 +52,8 @@ class Record(Struct, frozen=True, omit_defaults=True, gc=False):
     id: str = ""
     ids: list[str] = []
 
+
+_decoder: Final = msgspec.json.Decoder(Record)
 
 Place = tuple[str, str]
 
@@ -150,7 +150,7 @@ class Journal:
         whole = data[: data.rfind(b"\n") + 1]
         self.torn = len(data) - len(whole)
         for line in whole.split(b"\n")[:-1]:
-            record = _record(line)
+            record = checked.read(line, _decoder.decode)
             if record is None:
                 self.problems.append(
                     f"{self._path(self._number).name}: a line at byte {self._at} ({len(line)} bytes) is damaged"
@@ -259,15 +259,4 @@ class Journal:
 
 def line_of(record: Record) -> bytes:
     """The line of a record, with its checksum and its line feed."""
-    body = msgspec.json.encode(record)
-    return b'{"c":"%08x",%b\n' % (zlib.crc32(body), body[1:])
-
-
-def _record(line: bytes) -> Record | None:
-    """The record of a line, None when it does not verify."""
-    try:
-        if int(line[6:14], 16) != zlib.crc32(line[_PREFIX:], _BRACE):
-            return None
-        return msgspec.json.decode(b"{" + line[_PREFIX:], type=Record)
-    except (ValueError, msgspec.DecodeError):
-        return None
+    return checked.seal(msgspec.json.encode(record))
