@@ -22,9 +22,9 @@ import msgspec
 from ipyagent_sessions import folding
 from ipyagent_sessions.errors import DamageError, IpyagentError, NewerFormat
 from ipyagent_sessions.events import TYPES, Event, as_raw, decode, encode
-from ipyagent_sessions.history import cache, columns
+from ipyagent_sessions.history import cache
 from ipyagent_sessions.history.cache import Glance, Kept, Manifest
-from ipyagent_sessions.log import segment_reader
+from ipyagent_sessions.log import columns, segment_reader
 from ipyagent_sessions.log.format import Damage, clean_lines, scan
 from ipyagent_sessions.log.reader import Piece, pieces
 from ipyagent_sessions.place import ID, Header, Place

@@ -7,14 +7,13 @@ verified by itself.  Times are timestamps in UTC with milliseconds.
 from __future__ import annotations
 
 import zlib
-from array import array
 from collections.abc import Iterable, Iterator
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Raw
 
 from ipyagent_sessions.events import Event, Stamper, encode
+from ipyagent_sessions.log.columns import column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +36,6 @@ _PLAIN: Final = (
     "output_tokens",
     "cost_usd",
 )
-_CODES: Final = {"int16": "h", "int32": "i", "int64": "q", "uint32": "I", "double": "d"}
 
 
 def schema() -> pa.Schema:
@@ -85,35 +83,10 @@ def table_of(events: Iterable[Event], session_id: str) -> pa.Table:
     arrays: list[pa.Array[Any]] = []
     for field in schema():
         if pa.types.is_timestamp(field.type):
-            arrays.append(_column(columns[field.name], pa.string()).cast(pa.timestamp("ms")).cast(field.type))
+            arrays.append(column(columns[field.name], pa.string()).cast(pa.timestamp("ms")).cast(field.type))
         else:
-            arrays.append(_column(columns[field.name], field.type))
+            arrays.append(column(columns[field.name], field.type))
     return pa.Table.from_arrays(arrays, schema=schema())
-
-
-def _column(values: list[Any], kind: pa.DataType) -> pa.Array[Any]:
-    """`values`, some of them perhaps None, as a column.  It is made from buffers, since the first call of `pyarrow.array`
-    imports pandas where that is installed: most of a second in a kernel that may have no use for it."""
-    import pyarrow as pa
-
-    present = _bits([value is not None for value in values]) if None in values else None
-    if pa.types.is_string(kind):
-        parts = [b"" if value is None else value.encode() for value in values]
-        offsets = array("i", accumulate(map(len, parts), initial=0))
-        buffers = [present, pa.py_buffer(offsets), pa.py_buffer(b"".join(parts))]
-    elif pa.types.is_boolean(kind):
-        buffers = [present, _bits(values)]
-    else:
-        buffers = [present, pa.py_buffer(array(_CODES[str(kind)], [0 if value is None else value for value in values]))]
-    return pa.Array.from_buffers(kind, len(values), buffers)
-
-
-def _bits(values: list[bool]) -> pa.Buffer:
-    """A bitmap, the first value in the lowest bit."""
-    import pyarrow as pa
-
-    text = "".join(["1" if value else "0" for value in reversed(values)])
-    return pa.py_buffer(int(text or "0", 2).to_bytes((len(values) + 7) // 8, "little"))
 
 
 def rows(table: pa.Table) -> Iterator[Event]:
