@@ -66,18 +66,18 @@ class Reader:
                 continue
             if until is not None and segment.first > until:
                 return
-            cut = _cut(segment.epoch, journals)
-            stop = min(x for x in (segment.last, until, cut - 1 if cut else None) if x is not None)
+            end = segment_end(segment, journals)
+            stop = end if until is None else min(end, until)
             if stop < self._next:
                 continue
             yield from self._counting(
                 segment_reader.read(segment.path, after=self._next - 1, until=stop, damage=self.damage), stop, tolerate
             )
         for journal in journals:
-            last = _last(journal, journals)
+            last = journal_end(journal, journals)
             if (until is not None and journal.first > until) or (last is not None and last < self._next):
                 continue
-            cut = _cut(journal.epoch, journals)
+            cut = cut_of(journal.epoch, journals)
             stop = min(segment_reader.LAST if cut is None else cut - 1, segment_reader.LAST if until is None else until)
             for found in scan_file(journal.path):
                 if isinstance(found, Damage):
@@ -116,7 +116,7 @@ class Reader:
     def last_seq(self) -> int:
         """The newest seq, `first - 1` when there is none."""
         journals = self.layout.journals()
-        ends = [min(s.last, (_cut(s.epoch, journals) or s.last + 1) - 1) for s in self.layout.segments()]
+        ends = [segment_end(segment, journals) for segment in self.layout.segments()]
         last = max([self.first - 1, *ends])
         for event in self.events(after=last):
             last = event.seq
@@ -159,12 +159,18 @@ class _Gap(Exception):
     """The files that were listed do not hold the next event (any more, or yet)."""
 
 
-def _cut(epoch: int, journals: list[JournalFile]) -> int | None:
+def cut_of(epoch: int, journals: list[JournalFile]) -> int | None:
     """The seq from which on lines of `epoch` are ignored, since a newer epoch begins there."""
     return min((j.first for j in journals if j.epoch > epoch), default=None)
 
 
-def _last(journal: JournalFile, journals: list[JournalFile]) -> int | None:
+def segment_end(segment: SegmentFile, journals: list[JournalFile]) -> int:
+    """The last seq of `segment` that counts."""
+    cut = cut_of(segment.epoch, journals)
+    return segment.last if cut is None else min(segment.last, cut - 1)
+
+
+def journal_end(journal: JournalFile, journals: list[JournalFile]) -> int | None:
     """The last seq that counts in `journal`, by the names of those that follow it; None for the newest one."""
     ends = [j.first for j in journals if j.epoch > journal.epoch or (j.epoch == journal.epoch and j.first > journal.first)]
     return min(ends) - 1 if ends else None
@@ -172,7 +178,7 @@ def _last(journal: JournalFile, journals: list[JournalFile]) -> int | None:
 
 def _end(sealed: list[SegmentFile], journals: list[JournalFile]) -> int:
     """The last seq that must exist, by the names of the files: the newest journal begins behind it."""
-    ends = [min(s.last, (_cut(s.epoch, journals) or s.last + 1) - 1) for s in sealed]
+    ends = [segment_end(segment, journals) for segment in sealed]
     return max([0, *ends, *(j.first - 1 for j in journals[-1:])])
 
 
@@ -208,12 +214,12 @@ def pieces(layout: Layout, first: int = 1) -> list[Piece]:
     found: list[Piece] = []
     next_seq = first
     for segment in _best(sealed, journals):
-        start, stop = max(segment.first, next_seq), min(segment.last, (_cut(segment.epoch, journals) or segment.last + 1) - 1)
+        start, stop = max(segment.first, next_seq), segment_end(segment, journals)
         if start <= stop:
             found.append(Piece(segment.path, start, stop, True, (start, stop) == (segment.first, segment.last)))
             next_seq = stop + 1
     for journal in journals:
-        last = _last(journal, journals)
+        last = journal_end(journal, journals)
         if last is None or last >= max(next_seq, journal.first):
             found.append(Piece(journal.path, max(next_seq, journal.first), last, False, False))
     return found

@@ -15,8 +15,8 @@ from ipyagent_sessions.events import Event
 from ipyagent_sessions.log import segment_reader, segments
 from ipyagent_sessions.log.files import Disk
 from ipyagent_sessions.log.format import Damage, scan_file
-from ipyagent_sessions.log.layout import JournalFile, Layout, SegmentFile
-from ipyagent_sessions.log.reader import Reader
+from ipyagent_sessions.log.layout import Layout, SegmentFile
+from ipyagent_sessions.log.reader import Reader, journal_end
 
 SEGMENT_EVENTS: Final = 65_536
 SEGMENT_BYTES: Final = 4 * 2**20
@@ -131,16 +131,11 @@ def remove_sealed_journals(layout: Layout, done: int) -> None:
     """Remove journals whose events are all sealed, up to `done`; one with damage is kept aside, since what it lost is nowhere
     else.  Raises OSError, as where a file that somebody reads cannot be removed: the next seal tries again."""
     journals = layout.journals()
-    for journal, following in itertools.pairwise(journals):
-        if _end(journal, following, journals) <= done:
+    for journal in journals:
+        end = journal_end(journal, journals)
+        if end is not None and end <= done:
             if any(isinstance(item, Damage) for item in scan_file(journal.path)):
                 layout.damaged.mkdir(exist_ok=True)
                 journal.path.replace(layout.damaged / journal.path.name)
             else:
                 journal.path.unlink(missing_ok=True)
-
-
-def _end(journal: JournalFile, following: JournalFile, journals: list[JournalFile]) -> int:
-    """The last seq that counts in a journal which is not the newest."""
-    newer = min((j.first for j in journals if j.epoch > journal.epoch), default=following.first)
-    return min(newer, following.first if following.epoch == journal.epoch else newer) - 1

@@ -16,7 +16,7 @@ from ipyagent_sessions.events import Event, encode
 from ipyagent_sessions.log import segment_reader
 from ipyagent_sessions.log.format import Damage, scan
 from ipyagent_sessions.log.layout import JournalFile, Layout, SegmentFile
-from ipyagent_sessions.log.reader import seqs
+from ipyagent_sessions.log.reader import cut_of, segment_end, seqs
 from ipyagent_sessions.verify.finding import COPY, Finding
 
 _KINDS: Final = {
@@ -64,7 +64,7 @@ def check(layout: Layout, sums: Sums, *, held: bool) -> list[Finding]:
 def _segment(layout: Layout, segment: SegmentFile, journals: list[JournalFile], sums: Sums) -> Iterator[Finding]:
     name, session = f"events/{segment.path.name}", layout.root.name
     damage: list[Damage | str] = []
-    end = min([segment.last, *(j.first - 1 for j in journals if j.epoch > segment.epoch)])
+    end = segment_end(segment, journals)
     try:
         owner = segment_reader.owners(segment.path)
         events = list(_compared(segment_reader.read(segment.path, damage=damage), end, sums))
@@ -97,7 +97,7 @@ def _journal(
         data = journal.path.read_bytes()
     except FileNotFoundError:  # sealed away
         return
-    cut = min((j.first for j in journals if j.epoch > journal.epoch), default=None)
+    cut = cut_of(journal.epoch, journals)
     newest = journal == journals[-1]
     before, pending, fenced, again = journal.first - 1, list[Damage](), 0, list[int]()
     for item in scan(data, name):
