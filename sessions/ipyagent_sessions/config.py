@@ -51,6 +51,10 @@ def seconds(value: str | float, where: str) -> float:
     return length
 
 
+LAST_EVENTS: Final = 100
+"""So many events before it a checkpoint holds, where nobody says otherwise."""
+
+
 class CheckpointPolicy(Struct, frozen=True):
     """When checkpoints are taken and what they carry.  `interval_s` is wall time in seconds; None means never by time.
 
@@ -61,7 +65,7 @@ class CheckpointPolicy(Struct, frozen=True):
     interval_s: float | None = 300.0
     events: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
-    last_events: int = 100
+    last_events: int = LAST_EVENTS
     successful_s: float = 7 * 86400.0
     failed_s: float = 30 * 86400.0
     not_in_force: tuple[str, ...] = ()
@@ -133,7 +137,7 @@ def _triggers(listed: Any) -> tuple[float | None, list[str], list[str]]:
 
 
 def _include(listed: Any, ignored: list[str]) -> int:
-    last = 100
+    last = LAST_EVENTS
     for i, item in enumerate(sequence([] if listed is None else listed, "checkpoint.include")):
         where = f"checkpoint.include[{i}]"
         entry = mapping(item, where, {"full_state", "event_history", "generated_artifacts"})

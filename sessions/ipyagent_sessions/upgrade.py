@@ -30,10 +30,10 @@ from msgspec import Struct
 
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import folding
-from ipyagent_sessions import payloads as p
 from ipyagent_sessions import state as states
+from ipyagent_sessions.config import LAST_EVENTS
 from ipyagent_sessions.errors import DamageError, IpyagentError
-from ipyagent_sessions.events import Event, Stamper
+from ipyagent_sessions.events import Stamper
 from ipyagent_sessions.log import checkpoints, lease, live
 from ipyagent_sessions.log.exclusive import exclusive
 from ipyagent_sessions.log.files import make_folder
@@ -48,7 +48,6 @@ KEPT_DAYS: Final = 30
 """How long a backup stays."""
 _PREFIX: Final = "upgrade-"
 _RECORD: Final = "upgrade.json"
-_LAST_EVENTS: Final = 100
 
 
 class Older(Struct, frozen=True):
@@ -242,28 +241,15 @@ def _fold(session: Session, wanted: set[int]) -> tuple[State, int, str]:
     """Fold the history and write a checkpoint at each seq of `wanted`; returns the state, and the number and the sha256 of the
     events.  Raises DamageError for a gap, and when what was written does not read as the state."""
     state, count, digest = State(), 0, hashlib.sha256()
-    recent: deque[bytes] = deque(maxlen=_LAST_EVENTS)
+    recent: deque[bytes] = deque(maxlen=LAST_EVENTS)
     for event in session.events():
         if event.seq != state.seq + 1:
             raise DamageError(f"session {session.id} lacks event {state.seq + 1}", hint="ipyagent verify says where")
         folding.apply(state, event)
         body = ev.encode(event)
-        recent.append(body)
         digest.update(body + b"\n")
         count += 1
         if event.seq in wanted and event.seq >= session.first:
-            _checkpoint(session, event, states.encode(state), list(recent))
+            checkpoints.write_again(session.layout, event, states.encode(state), recent, session.place.disk)
+        recent.append(body)
     return state, count, digest.hexdigest()
-
-
-def _checkpoint(session: Session, event: Event, body: bytes, recent: list[bytes]) -> None:
-    try:
-        told = msgspec.json.decode(event.payload, type=p.CheckpointCreated)
-    except msgspec.DecodeError as error:
-        raise DamageError(f"event {event.seq} of session {session.id} is no checkpoint: {error}") from error
-    checkpoints.write(
-        session.layout, event.seq, body, label=told.label, trigger=told.trigger, at=event.timestamp,
-        last_events=recent, disk=session.place.disk,
-    )  # fmt: skip
-    if states.encode(checkpoints.load(session.layout, event.seq)[0]) != body:
-        raise DamageError(f"checkpoint {event.seq} of session {session.id} does not read as it was written")

@@ -140,6 +140,18 @@ def test_an_upgrade_replaces_what_is_derived_and_keeps_it_and_the_log_is_the_sam
         appender.close()
 
 
+def test_a_checkpoint_holds_the_events_before_it_whoever_made_it_anew(first: Store) -> None:
+    upgrade.upgrade(first, by="tests")
+    for repaired in (False, True):
+        for session in sessions(first):
+            for seq in checkpoints.sequence(session.layout):
+                if repaired:
+                    checkpoints.path_of(session.layout, seq).write_bytes(b"rubbish")
+                    assert not whole.session(session, repair=True).damaged
+                held = [json.loads(bytes(event))["seq"] for event in checkpoints.load(session.layout, seq)[1].last_events]
+                assert held == list(range(max(1, seq - 100), seq))
+
+
 @pytest.mark.parametrize("upgraded", [False, True])
 def test_its_sessions_travel_before_and_after_an_upgrade(earlier: Store, form: int, store: Store, upgraded: bool) -> None:
     if upgraded:

@@ -24,9 +24,11 @@ from ipyagent_sessions import folding
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions import state as states
 from ipyagent_sessions.clock import Clock
+from ipyagent_sessions.config import LAST_EVENTS
 from ipyagent_sessions.errors import DamageError, LeaseLost, PersistenceError
 from ipyagent_sessions.log import checkpoints, lease, sealing
 from ipyagent_sessions.log.blobs import THRESHOLD, Blobs
+from ipyagent_sessions.log.checked import PREFIX
 from ipyagent_sessions.log.files import Disk
 from ipyagent_sessions.log.format import line_of
 from ipyagent_sessions.log.journal import Journal
@@ -74,7 +76,7 @@ class Appender:
         self.setbacks = Setbacks(lambda: self._journal.refused, loaded.state.alarms)
         self.scrub: Callable[[bytes], bytes] | None = None
         self.listeners: list[Callable[[ev.Event], None]] = []
-        self.keep_last = 100
+        self.keep_last = LAST_EVENTS
         self._snapshot_bytes = 0
         self._snapshots: checkpoints.Known = {}
         self._first = first
@@ -254,7 +256,7 @@ class Appender:
             if materialise:
                 body = states.encode(self.state)
                 self._snapshot_bytes += len(body)
-                recent = [b"{" + line[16:-1] for line in list(self._recent)[-self.keep_last - 1 : -1]]
+                recent = [b"{" + line[PREFIX:-1] for line in list(self._recent)[-self.keep_last - 1 : -1]]
                 self._scribe.later("snapshot", lambda: self._write_snapshot(event, body, trigger, label, recent))
         return event
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,9 +27,10 @@ from msgspec import Raw, Struct
 
 from ipyagent_sessions import state as states
 from ipyagent_sessions.errors import UPDATE, DamageError, NewerFormat
-from ipyagent_sessions.events import NULL
+from ipyagent_sessions.events import NULL, Event
 from ipyagent_sessions.log.files import Disk, make_folder
 from ipyagent_sessions.log.layout import FORMAT, Layout
+from ipyagent_sessions.payloads import CheckpointCreated
 from ipyagent_sessions.state import State
 
 KEEP_UNNAMED: Final = 3
@@ -128,6 +130,27 @@ def write(
     disk.write_whole(path_of(layout, seq), packed, what="checkpoint")
     if known is not None:
         known[seq] = _kept(snapshot)
+
+
+def write_again(layout: Layout, event: Event, body: bytes, recent: Iterable[bytes], disk: Disk) -> None:
+    """Make the snapshot of the `CheckpointCreated` event anew: `body` is the encoded state after it, `recent` the canonical
+    events before it.  Raises OSError, and DamageError when that event is no checkpoint or what was written reads otherwise."""
+    try:
+        told = msgspec.json.decode(event.payload, type=CheckpointCreated)
+    except msgspec.DecodeError as error:
+        raise DamageError(f"event {event.seq} of session {layout.root.name} is no checkpoint: {error}") from error
+    write(
+        layout,
+        event.seq,
+        body,
+        label=told.label,
+        trigger=told.trigger,
+        at=event.timestamp,
+        last_events=list(recent),
+        disk=disk,
+    )
+    if states.encode(load(layout, event.seq)[0]) != body:
+        raise DamageError(f"checkpoint {event.seq} of session {layout.root.name} does not read as it was written")
 
 
 def _newest_full(layout: Layout, before: int, known: Known) -> tuple[int, Raw] | None:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from ipyagent_sessions import folding
 from ipyagent_sessions import state as states
+from ipyagent_sessions.config import LAST_EVENTS
 from ipyagent_sessions.errors import UPDATE, DamageError, IpyagentError, NewerFormat
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.log import checkpoints, live
@@ -20,13 +21,12 @@ from ipyagent_sessions.session import Session, summarise
 from ipyagent_sessions.state import State
 from ipyagent_sessions.verify.finding import COPY, Finding, level_of
 
-LAST_EVENTS: Final = 100
 _SHOWN: Final = ("session_id", "title", "task_id", "state", "tasks", "needs_you", "failed", "cost_usd", "input_tokens")
 """What of a summary is compared with the state at its seq."""
 
 
 class Rebuilt(Struct):
-    """A checkpoint as the log gives it: what `checkpoints.write` takes."""
+    """A checkpoint as the log gives it: what `checkpoints.write_again` takes."""
 
     event: Event
     body: bytes

@@ -193,7 +193,7 @@ def _repaired(checked: Session, fold: Fold, found: list[Finding], begun: tuple[i
             _make_anew(checked, fold, found)
     except LeaseHeld as error:
         return [*found, Finding(checked.id, "", "", f"it was not repaired: {error.message}", means, todo, "note")]
-    except (OSError, DamageError, msgspec.DecodeError) as error:
+    except (OSError, DamageError) as error:
         means = "the rest was checked; nothing of the log was touched"
         return [*found, Finding(checked.id, "", "", f"the repair stopped: {error}", means, "mend the disk, then repair again")]
     return [msgspec.structs.replace(f, repaired=True) if f.derived else f for f in found]
@@ -204,12 +204,8 @@ def _make_anew(checked: Session, fold: Fold, found: list[Finding]) -> None:
     layout, disk = checked.layout, checked.place.disk
     for seq in fold.wrong:
         _clear(layout, checkpoints.path_of(layout, seq))
-    for seq, made in sorted(fold.wrong.items()):
-        body = msgspec.json.decode(made.event.payload, type=p.CheckpointCreated)
-        checkpoints.write(
-            layout, seq, made.body, label=body.label, trigger=body.trigger, at=made.event.timestamp,
-            last_events=made.recent, disk=disk,
-        )  # fmt: skip
+    for _, made in sorted(fold.wrong.items()):
+        checkpoints.write_again(layout, made.event, made.body, made.recent, disk)
     if fold.state is not None and any(f.file == "summary.json" and f.derived for f in found):
         if layout.summary.is_dir():
             _clear(layout, layout.summary)
