@@ -8,6 +8,7 @@ shown so everywhere before anybody has written it down.
 from __future__ import annotations
 
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ipyagent_sessions.errors import IllegalTransition
@@ -28,6 +29,19 @@ class TaskState(StrEnum):
 ENDED: Final = frozenset({TaskState.COMPLETED, TaskState.CANCELLED, TaskState.FAILED})
 RESUMABLE: Final = frozenset({TaskState.QUEUED, TaskState.SUSPENDED, TaskState.INTERRUPTED})
 LOST: Final = "lost"
+MOVES: Final = MappingProxyType(
+    {
+        "TaskQueued": TaskState.QUEUED,
+        "TaskStarted": TaskState.RUNNING,
+        "TaskResumed": TaskState.RUNNING,
+        "TaskSuspended": TaskState.SUSPENDED,
+        "TaskInterrupted": TaskState.INTERRUPTED,
+        "TaskCompleted": TaskState.COMPLETED,
+        "TaskFailed": TaskState.FAILED,
+        "TaskCancelled": TaskState.CANCELLED,
+    }
+)
+"""By the type of an event the state that it takes its task to."""
 
 
 class Transition(NamedTuple):

@@ -18,7 +18,7 @@ from ipyagent_sessions import payloads as p
 from ipyagent_sessions import state as states
 from ipyagent_sessions.errors import NewerFormat
 from ipyagent_sessions.events import Event, as_raw, decode, encode
-from ipyagent_sessions.lifecycle import TaskState
+from ipyagent_sessions.lifecycle import MOVES, TaskState
 from ipyagent_sessions.testing import Emission, History, events
 
 Histories = st.tuples(st.randoms(use_true_random=False), st.integers(1, 160)).map(lambda x: history(*x))
@@ -41,6 +41,15 @@ def test_the_state_at_every_seq_is_the_one_that_was_live_there(log: Sequence[Eve
         captured.append(states.encode(live))
     for seq in {1, len(log) // 3 + 1, len(log) // 2 + 1, len(log)}:
         assert states.encode(folding.fold(log[:seq])) == captured[seq - 1], seq
+
+
+@given(Histories)
+def test_a_task_moves_by_the_events_of_the_table_and_by_no_other(log: Sequence[Event]) -> None:
+    live = states.State()
+    for event in log:
+        before = live.system_state.status
+        folding.apply(live, event)
+        assert live.system_state.status == MOVES.get(event.event_type, before)
 
 
 @given(Histories, st.data())

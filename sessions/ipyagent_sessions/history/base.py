@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from ipyagent_sessions.lifecycle import MOVES
+
 
 class View(NamedTuple):
     """A view, one line of documentation, and a line for each column whose name does not say it all."""
@@ -38,6 +40,9 @@ TOLD: Final = """
 UNTOLD: Final = "SELECT *, error('triggered_events of event ' || seq)::VARCHAR[] AS triggered_events FROM base.loose"
 """The same for a query that does not use those ids: finding them takes most of its time."""
 
+_STATE_AFTER: Final = " ".join(f"WHEN '{event_type}' THEN '{state}'" for event_type, state in MOVES.items())
+_MOVING: Final = ", ".join(f"'{event_type}'" for event_type in MOVES)
+
 BASE: Final = (
     View(
         "base.story",
@@ -49,16 +54,11 @@ BASE: Final = (
     View(
         "base.moves",
         "what changes the state of a session or of its tasks; `episode` counts the tasks of a session",
-        """
+        f"""
         WITH named AS (
-            SELECT session_id, depth, seq, timestamp, task_id, event_type, payload, CASE event_type
-                WHEN 'TaskQueued' THEN 'queued' WHEN 'TaskStarted' THEN 'running' WHEN 'TaskResumed' THEN 'running'
-                WHEN 'TaskSuspended' THEN 'suspended' WHEN 'TaskInterrupted' THEN 'interrupted'
-                WHEN 'TaskCompleted' THEN 'completed' WHEN 'TaskFailed' THEN 'failed'
-                WHEN 'TaskCancelled' THEN 'cancelled' END AS state
+            SELECT session_id, depth, seq, timestamp, task_id, event_type, payload, CASE event_type {_STATE_AFTER} END AS state
             FROM base.story
-            WHERE event_type IN ('TaskQueued', 'TaskStarted', 'TaskResumed', 'TaskSuspended', 'TaskInterrupted',
-                'TaskCompleted', 'TaskFailed', 'TaskCancelled', 'SessionCreated', 'SessionForked', 'ControlRequested'))
+            WHERE event_type IN ({_MOVING}, 'SessionCreated', 'SessionForked', 'ControlRequested'))
         SELECT * REPLACE (
                 CASE WHEN event_type <> 'SessionForked' THEN state
                     WHEN last_value(state IGNORE NULLS) OVER before NOT IN ('completed', 'failed', 'cancelled')

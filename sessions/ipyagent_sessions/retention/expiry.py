@@ -21,7 +21,7 @@ from ipyagent_sessions.clock import duration
 from ipyagent_sessions.config import CheckpointPolicy
 from ipyagent_sessions.errors import IpyagentError
 from ipyagent_sessions.events import Event, seconds_of
-from ipyagent_sessions.lifecycle import ENDED, TaskState
+from ipyagent_sessions.lifecycle import ENDED, MOVES, TaskState
 from ipyagent_sessions.log import checkpoints, lease
 from ipyagent_sessions.log.checkpoints import Info
 from ipyagent_sessions.log.reader import Reader
@@ -107,18 +107,6 @@ def _needed(known: list[Info], points: list[int]) -> set[int]:
     return needed
 
 
-_MOVES: Final = {
-    "TaskQueued": TaskState.QUEUED,
-    "TaskStarted": TaskState.RUNNING,
-    "TaskResumed": TaskState.RUNNING,
-    "TaskSuspended": TaskState.SUSPENDED,
-    "TaskInterrupted": TaskState.INTERRUPTED,
-    "TaskCompleted": TaskState.COMPLETED,
-    "TaskFailed": TaskState.FAILED,
-    "TaskCancelled": TaskState.CANCELLED,
-}
-
-
 class _Task(Struct):
     state: TaskState | None = None
     at: str = ""
@@ -131,7 +119,7 @@ def _ends(events: Iterator[Event]) -> Iterator[tuple[int, _Task]]:
     for event in events:
         if event.event_type in ("TaskQueued", "SessionForked"):
             task = _Task()
-        moved = _MOVES.get(event.event_type)
+        moved = MOVES.get(event.event_type)
         if moved is not None:
             task.state, task.at, task.task_id = moved, event.timestamp, event.task_id or ""
         elif event.event_type == "CheckpointCreated":
