@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
-
-_NO_ID: Final = ("run", "ls", "sql", "doctor", "config", "help", "checkpoint", "import", "gc", "memory")
+from typing import Any
 
 
 def complete(shell: Any, event: Any) -> list[str]:
@@ -25,7 +23,8 @@ def complete(shell: Any, event: Any) -> list[str]:
     offered = sorted(option for option in commands[command]._option_string_actions if option.startswith("--"))
     if command == "run" and len(words) == 2:
         return [*_workflows(shell), *offered]
-    return offered if command in _NO_ID or len(words) > 2 else ["@last", *_ids(), *offered]
+    named = [action.dest for action in commands[command]._actions if not action.option_strings]
+    return ["@last", *_ids(), *offered] if named[len(words) - 2 : len(words) - 1] == ["id"] else offered
 
 
 def _workflows(shell: Any) -> list[str]:

@@ -162,3 +162,10 @@ def test_the_tab_key_offers_commands_then_workflows_ids_and_options(notebook: No
     assert "audit" in notebook.complete("%agent run au")
     assert "--durability" in notebook.complete("%agent run audit --du")
     assert "@last" in notebook.complete("%agent status ")
+
+
+def test_the_tab_key_offers_ids_where_the_command_takes_one_and_nowhere_else(notebook: Notebook) -> None:
+    for taking in ("resume", "checkpoints", "checkpoint before", "rename", "export", "delete", "verify"):
+        assert "@last" in notebook.complete(f"%agent {taking} "), taking
+    for other in ("ask", "models", "tools", "checkpoint", "memory", "gc", "ls", "status @last", "rename @last"):
+        assert "@last" not in notebook.complete(f"%agent {other} "), other
