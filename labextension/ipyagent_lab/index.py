@@ -83,6 +83,7 @@ class Index:
             self.drop(oldest.row.session_id)
         if known is not None:
             self._by_state[known.logged].discard(session_id)
+            self._leave_parent(known)
         self._by_state.setdefault(entry.logged, set()).add(session_id)
         self._entries[session_id] = entry
         if entry.row.parent is not None:
@@ -107,13 +108,16 @@ class Index:
         if gone is None:
             return False
         self._by_state[gone.logged].discard(session_id)
-        if gone.row.parent is not None:
-            siblings = self._children.get(gone.row.parent, set())
-            siblings.discard(session_id)
-            if not siblings:
-                self._children.pop(gone.row.parent, None)
+        self._leave_parent(gone)
         self.revision += 1
         return True
+
+    def _leave_parent(self, entry: Entry) -> None:
+        if entry.row.parent is not None:
+            siblings = self._children.get(entry.row.parent, set())
+            siblings.discard(entry.row.session_id)
+            if not siblings:
+                self._children.pop(entry.row.parent, None)
 
     # Questions
 

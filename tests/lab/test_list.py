@@ -205,3 +205,12 @@ def test_an_unchanged_row_is_no_change_and_children_are_known_by_their_parents()
     assert index.children("theparent") == ["child"]
     index.drop("child")
     assert index.children("theparent") == []
+
+
+def test_a_session_with_another_parent_is_no_child_of_the_old_one() -> None:
+    index = Index()
+    index.put(Entry(row("child", parent="old"), "completed", 1, 1))
+    index.put(Entry(row("child", parent="new"), "completed", 1, 2))
+    assert (index.children("old"), index.children("new")) == ([], ["child"])
+    index.put(Entry(row("child"), "completed", 1, 3))
+    assert index.children("new") == []
