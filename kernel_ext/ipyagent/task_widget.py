@@ -66,7 +66,7 @@ class TaskWidget(AnyWidget):
         _ = magics.main  # made here, in the main thread
         store = Store()
         self._answers = Answers(store, origin.actor(), magics.perform)
-        self._watch = Watch(store, lambda message: self._live(message))
+        self._watch = Watch(store, lambda message: self._live(message), self._problem)
         super().__init__(session_id=session_id, task_id=task_id)
         _keep_off_the_main_shell(self.comm)
         self.on_msg(self._take)
@@ -114,7 +114,7 @@ class TaskWidget(AnyWidget):
         if isinstance(error, msgspec.ValidationError):
             error = UsageError(f"the message is not what is expected: {error}")
         if not is_known(error):
-            self.log.error("ipyagent: a request of a widget failed", exc_info=error)
+            self.log.error("ipyagent: a widget could not do what it should", exc_info=error)
             return Problem(
                 type(error).__name__, f"the kernel could not do it: {error}", "the kernel's log has the details", 500
             )

@@ -9,13 +9,12 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from ipyagent_sessions.errors import IpyagentError
 from ipyagent_sessions.lifecycle import ENDED
 from ipyagent_sessions.log.layout import Layout
 from ipyagent_sessions.serving.finding import session_of
 from ipyagent_sessions.serving.following import Followed
-from ipyagent_sessions.serving.problems import problem_of
-from ipyagent_sessions.serving.shapes import CardMessage, ProblemMessage
+from ipyagent_sessions.serving.problems import Problem
+from ipyagent_sessions.serving.shapes import CardMessage, ProblemMessage, Shown
 from ipyagent_sessions.store import Store
 
 GAP_S: Final = 0.2
@@ -32,22 +31,25 @@ _ENDED: Final = frozenset(state.value for state in ENDED)
 
 
 class _Seen(Struct):
+    """A watched session; `told` is the state that was sent last and since when it is silent, or the error."""
+
     followed: Followed
     stamp: object = None
     sent_s: float = 0.0
-    state: str = ""
-    silent_since: float | None = None
+    told: tuple[str, float | None] = "", None
 
 
 class Watch:
     """Sends the messages of the live stream (`CardMessage`, `ProblemMessage`) about some sessions, and between them pulses.
 
-    `send` is called in the thread of the watch.  It ends with `stop`, or when nothing is watched any more.
+    `send` is called in the thread of the watch, and so is `problem`, for what a page is told of an error.  It ends with
+    `stop`, or when nothing is watched any more; after an error of `send` the next `look` begins anew.
     """
 
-    def __init__(self, store: Store, send: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, store: Store, send: Callable[[dict[str, Any]], None], problem: Callable[[Exception], Problem]) -> None:
         self._store = store
         self._send = send
+        self._problem = problem
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._seen: dict[str, _Seen] = {}
@@ -76,35 +78,46 @@ class Watch:
         self._wake.set()
 
     def _run(self) -> None:
-        while True:
-            self._wake.clear()
+        try:
+            while seen := self._watched():
+                for each in seen:
+                    self._tell(each)
+                at_rest = all(each.told[0] in _ENDED for each in seen)
+                self._wake.wait(REST_S if at_rest else GAP_S)
+        finally:
             with self._lock:
-                if not self._seen:
+                if self._thread is threading.current_thread():
                     self._thread = None
-                    return
-                seen = list(self._seen.values())
-            for each in seen:
-                self._tell(each)
-            at_rest = all(each.state in _ENDED for each in seen)
-            self._wake.wait(REST_S if at_rest else GAP_S)
+
+    def _watched(self) -> list[_Seen]:
+        """What is to be looked at now; with nothing the thread ends, and whoever looks next starts another."""
+        self._wake.clear()
+        with self._lock:
+            if not self._seen:
+                self._thread = None
+            return list(self._seen.values())
 
     def _tell(self, each: _Seen) -> None:
         """Send a picture of a session if it has changed; the rest of the time a pulse.  That it is lost no file tells."""
         session = each.followed.session
         now = session.place.clock.now()
         stamp = _stamp(session.layout)
-        same = stamp == each.stamp
-        if same and now - each.sent_s < PULSE_S:
+        if stamp == each.stamp and now - each.sent_s < PULSE_S:
             return
-        message: CardMessage | ProblemMessage
+        found: Shown | Exception
         try:
-            shown = each.followed.shown()
-            same = same and (shown.card.state, shown.silent_since) == (each.state, each.silent_since)
-            message, each.state, each.silent_since = CardMessage(shown), shown.card.state, shown.silent_since
-        except (IpyagentError, OSError) as error:
-            message = ProblemMessage(session.id, problem_of(error, self._store.root))
-        each.stamp, each.sent_s = stamp, now
-        self._send({"type": "pulse"} if same else msgspec.to_builtins(message))
+            found = each.followed.shown()
+            told = found.card.state, found.silent_since
+        except Exception as error:  # noqa: BLE001  # the edge: the page is told, and what nobody foresaw goes to the log
+            found, told = error, (repr(error), None)
+        same = (stamp, told) == (each.stamp, each.told)
+        each.stamp, each.sent_s, each.told = stamp, now, told
+        if same:
+            self._send({"type": "pulse"})
+        elif isinstance(found, Shown):
+            self._send(msgspec.to_builtins(CardMessage(found)))
+        else:
+            self._send(msgspec.to_builtins(ProblemMessage(session.id, self._problem(found))))
 
 
 def _stamp(layout: Layout) -> object:
