@@ -17,8 +17,8 @@ from ipyagent_lab.shapes import Row
 from ipyagent_sessions.lifecycle import TaskState
 from ipyagent_sessions.log import live
 from ipyagent_sessions.log.layout import Layout
+from ipyagent_sessions.place import is_id
 from ipyagent_sessions.serving import problems
-from ipyagent_sessions.serving.finding import is_id
 from ipyagent_sessions.serving.following import EMPTY, silent_since
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store

@@ -22,7 +22,7 @@ from typing import Final
 
 from ipyagent_lab.reading import stamp_of, stamps
 from ipyagent_sessions.clock import Clock
-from ipyagent_sessions.serving.finding import is_id
+from ipyagent_sessions.place import is_id
 
 LOOK_S: Final = 2.0
 _CPU_SHARE: Final = 50

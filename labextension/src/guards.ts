@@ -265,7 +265,9 @@ export interface TaskRef {
   task_id: string;
 }
 
-const ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
+/** What the id of a session looks like; the engine's `place.ID`. */
+export const SESSION_ID = /^[a-z0-9]{2,40}$/;
+const TASK_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
 
 /** The ids of an output, or null when they are not ids. */
 export function taskRefOf(value: unknown): TaskRef | null {
@@ -273,7 +275,7 @@ export function taskRefOf(value: unknown): TaskRef | null {
     return null;
   }
   const { session_id, task_id } = value;
-  return isText(session_id) && ID.test(session_id) && isText(task_id) && (task_id === '' || ID.test(task_id))
+  return isText(session_id) && SESSION_ID.test(session_id) && isText(task_id) && (task_id === '' || TASK_ID.test(task_id))
     ? { session_id, task_id }
     : null;
 }

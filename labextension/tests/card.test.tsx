@@ -200,7 +200,8 @@ test('the second click of a double click is none', () => {
 test('only an id becomes code for a kernel', () => {
   assert.equal(resumeCode('kx2m9qv4tz'), '%load_ext ipyagent\n%agent resume kx2m9qv4tz --bg');
   assert.equal(rerunCode('kx2m9qv4tz'), '%load_ext ipyagent\n%agent rerun kx2m9qv4tz --yes --bg');
-  for (const bad of ['a', 'kx2m\n!rm', 'kx2m --say x', '']) {
+  assert.ok(resumeCode('x'.repeat(40)).includes('x'.repeat(40)));
+  for (const bad of ['a', 'x'.repeat(41), 'KX2M9QV4TZ', 'kx2m\n!rm', 'kx2m --say x', '']) {
     assert.throws(() => resumeCode(bad));
   }
 });

@@ -29,12 +29,18 @@ from ipyagent_sessions.log.layout import FORMAT, Layout
 from ipyagent_sessions.memory.memory import Memory
 
 VERSION = f"ipyagent-{__version__}"
-ID: Final = re.compile(r"[a-z0-9]{2,40}")
-"""What a session's id looks like: an id from a file that came from elsewhere must not name a place outside the store."""
+ID: Final = "[a-z0-9]{2,40}"
+"""What an id of a session or a workspace looks like, as a pattern; pages have the same one (`guards.ts`)."""
+_ID: Final = re.compile(ID)
 DEEPEST: Final = 200
 """How many ancestors a session may have."""
 _ABANDONED_S: Final = 3600.0
 _MADE_WITHIN_S: Final = 10.0
+
+
+def is_id(text: str) -> bool:
+    """Whether `text` may be the id of a session: nothing else that came from elsewhere becomes part of a path."""
+    return _ID.fullmatch(text) is not None
 
 
 class _StoreFile(Struct):
@@ -51,7 +57,7 @@ class Parent(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         """Raises ValueError, which is a damaged header for who decodes one."""
-        if ID.fullmatch(self.session) is None or self.seq < 1:
+        if not is_id(self.session) or self.seq < 1:
             raise ValueError(f"no event {self.seq} of a session {self.session[:60]!r} can be a parent")
 
 
@@ -238,7 +244,7 @@ class Place:
         """Remove the hidden drafts of processes that died while they made a session.  By the file system's own times."""
         with contextlib.suppress(OSError), os.scandir(self.sessions_folder) as entries:
             for entry in entries:
-                if entry.name.startswith(".") and ID.fullmatch(entry.name[1:]):
+                if entry.name.startswith(".") and is_id(entry.name[1:]):
                     with contextlib.suppress(OSError):
                         if time.time() - entry.stat(follow_symlinks=False).st_mtime > _ABANDONED_S:
                             shutil.rmtree(entry.path, ignore_errors=True)
@@ -261,7 +267,7 @@ class Place:
         """All ids, in no order."""
         try:
             with os.scandir(self.sessions_folder) as entries:
-                return [e.name for e in entries if ID.fullmatch(e.name) and e.is_dir()]
+                return [e.name for e in entries if is_id(e.name) and e.is_dir()]
         except FileNotFoundError:
             return []
 

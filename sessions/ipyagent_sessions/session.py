@@ -30,13 +30,13 @@ from ipyagent_sessions.log.lease import Holder
 from ipyagent_sessions.log.loading import Loaded, before_damage, read_state
 from ipyagent_sessions.log.opened import follow
 from ipyagent_sessions.log.reader import Reader
-from ipyagent_sessions.place import HEADER, VERSION, Header, Parent, Place
+from ipyagent_sessions.place import HEADER, ID, VERSION, Header, Parent, Place
 from ipyagent_sessions.state import FORM, State
 
 _STATES: Final = {"", *TaskState}
 
 
-_WORKSPACE: Final = re.compile(r"[a-z0-9]{2,40}(/[^/\0]+)*")
+_WORKSPACE: Final = re.compile(rf"{ID}(/[^/\0]+)*")
 
 PATIENCE_S: Final = 0.5
 """How long a taker waits for a lease that is held: a door needs it for a moment only."""

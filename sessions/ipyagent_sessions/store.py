@@ -18,14 +18,14 @@ from ipyagent_sessions import events, folding, payloads
 from ipyagent_sessions.errors import IpyagentError, NewerFormat, NotFound, UsageError
 from ipyagent_sessions.lifecycle import TaskState
 from ipyagent_sessions.log import live
-from ipyagent_sessions.place import ID, Place
+from ipyagent_sessions.place import Place, is_id
 from ipyagent_sessions.session import Session, summarise
 
 if TYPE_CHECKING:
     from ipyagent_sessions.history.result import Result
 
 
-_NAMED: Final = re.compile(r"([a-z0-9]{1,40})(?:\.([0-9]{1,9}))?")
+_NAMED: Final = re.compile(r"([a-z0-9]+)(?:\.([0-9]{1,9}))?")
 """What an id, a beginning of one, or a task id looks like."""
 _CANDIDATES: Final = 8
 """How many sessions an answer names when several fit."""
@@ -59,7 +59,7 @@ class Store(Place):
 
     def session(self, session_id: str) -> Session:
         """The session of exactly that id; whether it can be read is seen when it is.  Raises NotFound for what is no id."""
-        if ID.fullmatch(session_id) is None:
+        if not is_id(session_id):
             raise NotFound(f"{session_id[:60]!r} is not the id of a session", hint="list them with: ipyagent ls")
         return Session(self, session_id)
 

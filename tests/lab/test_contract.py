@@ -18,6 +18,7 @@ import ipyagent_lab
 from ipyagent_lab import typescript
 from ipyagent_lab.app import ROUTES
 from ipyagent_sessions import errors as engine
+from ipyagent_sessions import place
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.serving import problems
 from ipyagent_sessions.serving.shapes import ARGS, ControlBody, EventLine
@@ -39,6 +40,11 @@ def test_the_docs_name_every_route_and_every_row_of_the_error_table() -> None:
         assert f"`{path}`" in page or f" {path}`" in page or f" {path}?" in page, path
     for kind, status in problems.STATUSES.items():
         assert re.search(rf"^\| {kind.__name__} \| {status.value} \|", page, re.MULTILINE), kind
+
+
+def test_an_id_looks_the_same_to_a_page_as_to_the_engine() -> None:
+    guards = (ROOT / "labextension" / "src" / "guards.ts").read_text("utf-8")
+    assert re.findall(r"SESSION_ID = /\^(.*)\$/", guards) == [place.ID]
 
 
 def test_every_error_of_the_engine_has_a_row_or_a_base_that_has_one() -> None:

@@ -14,7 +14,7 @@ import pytest
 from tornado.httpclient import HTTPClientError, HTTPResponse
 
 from ipyagent_lab.service import Service
-from ipyagent_lab.testing import Api, finished
+from ipyagent_lab.testing import Api, finished, until
 from ipyagent_sessions import folding
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions._version import __version__
@@ -38,6 +38,8 @@ HOSTILE = [
     "ABCDEF",
     "abc",
     "x" * 33,
+    "a",
+    "x" * 41,
     "con.txt",
     "täxt",
     "a b c d",
@@ -51,6 +53,15 @@ HOSTILE = [
 @pytest.fixture
 def session(real: Store) -> Session:
     return finished(real, events=40)
+
+
+@pytest.mark.parametrize("session_id", ["a1", "x" * 40])
+async def test_every_id_that_a_store_may_have_opens_in_a_page(
+    session_id: str, real: Store, service: Service, api: Api
+) -> None:
+    finished(Store(real.root, ids=lambda: session_id))
+    assert (await api.get("sessions", session_id))["header"]["session_id"] == session_id
+    await until(lambda: session_id in service.index, "it is listed")
 
 
 async def test_a_card_is_the_engines_card_of_the_same_state(session: Session, service: Service, api: Api) -> None:

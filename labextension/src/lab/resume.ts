@@ -1,9 +1,7 @@
 /** What a resume in a kernel consists of, and which notebook it belongs to. Pure. */
 
-import { isFields } from '../guards.js';
+import { SESSION_ID, isFields } from '../guards.js';
 import { line } from '../text.js';
-
-const ID = /^[A-Za-z0-9]{4,64}$/;
 
 /** What is run. `--bg`: the kernel stays free for the person, and the card shows the rest. */
 export function resumeCode(sessionId: string): string {
@@ -16,7 +14,7 @@ export function rerunCode(sessionId: string): string {
 }
 
 function checked(sessionId: string): string {
-  if (!ID.test(sessionId)) {
+  if (!SESSION_ID.test(sessionId)) {
     throw new Error('that is not the id of a session');
   }
   return sessionId;

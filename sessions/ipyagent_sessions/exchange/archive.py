@@ -27,6 +27,7 @@ from msgspec import Struct
 
 from ipyagent_sessions.errors import UPDATE, DamageError, NewerFormat, UsageError
 from ipyagent_sessions.exchange import incoming
+from ipyagent_sessions.place import ID
 
 FORMAT: Final = 1
 SUFFIX: Final = ".ipyagent.zip"
@@ -39,7 +40,7 @@ SMALL: Final = 64 * 2**20
 """Below so many bytes no ratio is a bomb."""
 PIECE: Final = 1 << 20
 _MANIFEST_BYTES: Final = 64 * 2**20
-_MEMBER: Final = re.compile(r"s/[a-z0-9]{2,40}/(session\.json|events\.jsonl|blobs/[0-9a-f]{64})")
+_MEMBER: Final = re.compile(rf"s/{ID}/(session\.json|events\.jsonl|blobs/[0-9a-f]{{64}})")
 
 
 class Member(Struct, frozen=True):

@@ -27,7 +27,7 @@ from ipyagent_sessions.history.cache import Glance, Kept, Manifest
 from ipyagent_sessions.log import columns, segment_reader
 from ipyagent_sessions.log.format import Damage, clean_lines, scan
 from ipyagent_sessions.log.reader import Piece, pieces
-from ipyagent_sessions.place import ID, Header, Place
+from ipyagent_sessions.place import Header, Place, is_id
 from ipyagent_sessions.session import Session
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def folders(store: Place) -> dict[str, int]:
     try:
         with os.scandir(store.sessions_folder) as entries:
             for entry in entries:
-                if ID.fullmatch(entry.name):
+                if is_id(entry.name):
                     with contextlib.suppress(OSError):  # deleted meanwhile
                         if entry.is_dir():
                             found[entry.name] = entry.stat().st_mtime_ns

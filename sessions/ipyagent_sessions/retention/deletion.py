@@ -17,7 +17,7 @@ from msgspec import Struct
 from ipyagent_sessions.errors import DamageError, IpyagentError, NewerFormat, UsageError
 from ipyagent_sessions.log import lease, sealing
 from ipyagent_sessions.log.reader import Reader
-from ipyagent_sessions.place import ID
+from ipyagent_sessions.place import is_id
 from ipyagent_sessions.retention import workspaces
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
@@ -107,7 +107,7 @@ def _only_its_own(store: Store, session: Session) -> Path | None:
     """The workspace that goes with the session: its own, where no other works."""
     with contextlib.suppress(IpyagentError):
         name = session.workspace_name
-        folder = store.workspaces_folder / name.partition("/")[0] if name and ID.fullmatch(name.partition("/")[0]) else None
+        folder = store.workspaces_folder / name.partition("/")[0] if name and is_id(name.partition("/")[0]) else None
         if folder is not None and folder.is_dir():
             using = workspaces.used(store, store.session_ids())[folder.name]
             return folder if using == [session.id] else None

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
 
 from ipyagent_sessions.errors import NotFound, UsageError
+from ipyagent_sessions.place import is_id
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
 
 MAX_SEQ: Final = 2**53 - 1
 """The largest number that JavaScript holds exactly."""
 
-_ID: Final = re.compile(r"[a-z0-9]{4,32}")
 _TEXT: Final = 2000
 
 S = TypeVar("S", bound=Struct)
-
-
-def is_id(text: str) -> bool:
-    """Whether `text` may be the id of a session: nothing else becomes part of a path."""
-    return _ID.fullmatch(text) is not None
 
 
 def session_of(store: Store, session_id: str) -> Session:
@@ -37,7 +31,7 @@ def session_of(store: Store, session_id: str) -> Session:
 def checked_id(session_id: str) -> str:
     """An id from a page that has the form of one.  Raises UsageError, without repeating what it was given."""
     if not is_id(session_id):
-        raise UsageError("that is not the id of a session", hint="4 to 32 lower-case letters and digits")
+        raise UsageError("that is not the id of a session", hint="2 to 40 lower-case letters and digits")
     return session_id
 
 
