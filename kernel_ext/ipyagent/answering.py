@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, Final
-from urllib.parse import parse_qsl, urlsplit
+from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
-from ipyagent_sessions.errors import NotFound, UsageError
+from ipyagent_sessions.errors import NotFound
+from ipyagent_sessions.serving.arguments import Arguments, moment, moments, portion
 from ipyagent_sessions.serving.asking import Wish, fork
 from ipyagent_sessions.serving.branches import aftermath, compared
-from ipyagent_sessions.serving.finding import MAX_SEQ, checked_id, parse, session_of
+from ipyagent_sessions.serving.finding import checked_id, parse, session_of
 from ipyagent_sessions.serving.following import Followed
 from ipyagent_sessions.serving.pages import blob_of, cards_at, page_of
 from ipyagent_sessions.serving.shapes import ControlBody, Detail, ForkBody, States
@@ -24,10 +25,6 @@ from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
 from ipyagent_sessions.views.markdown import html_of
 
-MAX_EVENTS: Final = 10_000
-MAX_STATES: Final = 256
-
-Query = dict[str, str]
 GoOn = Callable[[list[str]], Any]
 
 
@@ -59,20 +56,20 @@ class Answers:
         if len(parts) < 2 or parts[0] != "sessions":
             raise NotFound("a widget answers about sessions only", hint="sessions/{id}/...")
         session = session_of(self.store, checked_id(parts[1]))
-        query = dict(parse_qsl(split.query))
         if method == "POST":
             return self._post(session, "/".join(parts[2:]), body)
-        return self._get(session, parts[2] if len(parts) > 2 else "", parts[3] if len(parts) > 3 else "", query)
+        what, name = [*parts[2:4], "", ""][:2]
+        return self._get(session, what, name, Arguments(split.query))
 
-    def _get(self, session: Session, what: str, name: str, query: Query) -> Reply:
+    def _get(self, session: Session, what: str, name: str, asked: Arguments) -> Reply:
         if what == "blobs":
             return Reply(HTTPStatus.OK, blob_of(session, name))
         looks: dict[str, Callable[[], Struct]] = {
             "": lambda: self._detail(session),
-            "events": lambda: _events(session, query),
-            "state": lambda: States(cards_at(session, _numbers(query.get("at", "")))),
-            "aftermath": lambda: aftermath(session, _number(query, "at", 0, 0, MAX_SEQ)),
-            "compare": lambda: compared(Followed(session), Followed(self._other(query.get("with", "")))),
+            "events": lambda: page_of(session, portion(asked)),
+            "state": lambda: States(cards_at(session, moments(asked))),
+            "aftermath": lambda: aftermath(session, moment(asked)),
+            "compare": lambda: compared(Followed(session), Followed(self._other(asked.text("with") or ""))),
         }
         if what not in looks:
             raise NotFound("a widget does not answer that")
@@ -95,25 +92,3 @@ class Answers:
 
     def _detail(self, session: Session) -> Detail:
         return Followed(session).detail(self.store.children(session.id))
-
-
-def _events(session: Session, query: Query) -> Struct:
-    after, limit = _number(query, "after", 0, 0, MAX_SEQ), _number(query, "limit", 1000, 1, MAX_EVENTS)
-    longest = _number(query, "max_payload", 4096, 0, 2**20)
-    return page_of(session, after, limit, longest, talk=query.get("only") == "talk")
-
-
-def _numbers(text: str) -> list[int]:
-    parts = text.split(",")
-    if len(parts) > MAX_STATES:
-        raise UsageError(f"at names {len(parts)} events, {MAX_STATES} are allowed")
-    return sorted({_number({"at": part}, "at", 0, 1, MAX_SEQ) for part in parts})
-
-
-def _number(query: Query, name: str, default: int, low: int, high: int) -> int:
-    text = query.get(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit() and len(text) <= 16 and low <= int(text) <= high):
-        raise UsageError(f"{name} must be a whole number from {low} to {high}")
-    return int(text)

@@ -7,17 +7,19 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import msgspec
 import pytest
 from tornado.httpclient import HTTPClientError, HTTPResponse
 
+from ipyagent.answering import Answers
 from ipyagent_lab.service import Service
 from ipyagent_lab.testing import Api, finished, until
 from ipyagent_sessions import folding
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions._version import __version__
+from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.log.lease import Holder, this_process
 from ipyagent_sessions.serving import pages
@@ -306,3 +308,29 @@ async def test_a_server_makes_no_store_before_somebody_asks_for_it(real: Store, 
     assert not real.exists()
     assert (await Api(jp_fetch).get("sessions"))["rows"] == []
     assert (real.root / "store.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("path", "params"),
+    [
+        ("events", {"only": "xyz"}),
+        ("events", {"after": ""}),
+        ("events", {"after": "-1"}),
+        ("events", {"limit": "10001"}),
+        ("events", {"max_payload": "1e3"}),
+        ("state", {}),
+        ("state", {"at": "1,,2"}),
+        ("state", {"at": ",".join(["1"] * 257)}),
+        ("aftermath", {"at": str(2**53)}),
+        ("compare", {"with": ".."}),
+    ],
+)
+async def test_what_the_server_refuses_a_widget_refuses_in_the_same_words(
+    path: str, params: dict[str, str], real: Store, session: Session, api: Api
+) -> None:
+    problem = await api.refused(api.get("sessions", session.id, path, **params))
+    assert problem["status"] == 400
+    widget = Answers(real, "tests", lambda words: None)
+    with pytest.raises(UsageError) as caught:
+        widget.answer("GET", f"sessions/{session.id}/{path}?{urlencode(params)}", "")
+    assert caught.value.message == problem["message"]

@@ -17,8 +17,8 @@ from msgspec import Struct
 from tornado import web
 
 from ipyagent_lab.service import Service
-from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.serving import problems
+from ipyagent_sessions.serving.arguments import Arguments
 from ipyagent_sessions.serving.finding import parse
 from ipyagent_sessions.serving.problems import Problem, TooLarge
 
@@ -102,29 +102,10 @@ class Handler(APIHandler):
 
     # Arguments
 
-    def text(self, name: str, most: int = 200) -> str | None:
-        """A text of the query, None when it is not there.  Raises UsageError when it is longer than `most` characters."""
-        value: str | None = self.get_query_argument(name, None)
-        if value is not None and len(value) > most:
-            raise UsageError(f"{name} has {len(value)} characters, {most} are allowed")
-        return value
-
-    def integer(self, name: str, default: int, low: int, high: int) -> int:
-        """A whole number of the query.  Raises UsageError when it is none or out of bounds."""
-        value = self.get_query_argument(name, None)
-        return default if value is None else _integer(name, value, low, high)
-
-    def integers(self, name: str, high: int, most: int) -> list[int]:
-        """Whole numbers from 1 on, with commas between them, sorted.
-
-        Raises UsageError when there is none, or more than `most`.
-        """
-        parts = (self.text(name, most=20 * most) or "").split(",")
-        if parts == [""]:
-            raise UsageError(f"{name} is needed", hint=f"one or more numbers with commas: {name}=10,20")
-        if len(parts) > most:
-            raise UsageError(f"{name} names {len(parts)} events, {most} are allowed")
-        return sorted({_integer(name, part, 1, high) for part in parts})
+    @property
+    def arguments(self) -> Arguments:
+        """What the address says behind its `?`."""
+        return Arguments(self.request.query)
 
     def body(self, kind: type[S]) -> S:
         """The body, checked against `kind`.  Raises UsageError and TooLarge."""
@@ -132,9 +113,3 @@ class Handler(APIHandler):
         if len(raw) > MAX_BODY:
             raise TooLarge(f"the body has {len(raw)} bytes, {MAX_BODY} are allowed")
         return parse(raw, kind, "the body")
-
-
-def _integer(name: str, value: str, low: int, high: int) -> int:
-    if not (value.isascii() and value.isdigit() and len(value) <= 16 and low <= int(value) <= high):
-        raise UsageError(f"{name} must be a whole number from {low} to {high}")
-    return int(value)

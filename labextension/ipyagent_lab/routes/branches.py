@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ipyagent_lab.routes.base import Handler, route
+from ipyagent_sessions.serving.arguments import moment
 from ipyagent_sessions.serving.branches import aftermath, compared
-from ipyagent_sessions.serving.finding import MAX_SEQ, checked_id
+from ipyagent_sessions.serving.finding import checked_id
 
 
 class AftermathHandler(Handler):
@@ -12,7 +13,7 @@ class AftermathHandler(Handler):
 
     @route("read")
     async def get(self, session_id: str) -> None:
-        at = self.integer("at", 0, 0, MAX_SEQ)
+        at = moment(self.arguments)
         session = await self.service.session(checked_id(session_id))
         await self.reply(await self.service.read(lambda: aftermath(session, at)))
 
@@ -23,5 +24,5 @@ class CompareHandler(Handler):
     @route("read")
     async def get(self, session_id: str) -> None:
         left = await self.service.followed(checked_id(session_id))
-        right = await self.service.followed(checked_id(self.text("with") or ""))
+        right = await self.service.followed(checked_id(self.arguments.text("with") or ""))
         await self.reply(await self.service.read(lambda: compared(left, right)))

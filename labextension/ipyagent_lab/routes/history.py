@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Final
 
 from ipyagent_lab.routes.base import Handler, route
-from ipyagent_sessions.errors import UsageError
-from ipyagent_sessions.serving.finding import MAX_SEQ, checked_id
+from ipyagent_sessions.serving.arguments import moments, portion
+from ipyagent_sessions.serving.finding import checked_id
 from ipyagent_sessions.serving.pages import blob_of, cards_at, page_of
 from ipyagent_sessions.serving.shapes import States
-
-MAX_EVENTS: Final = 10_000
-MAX_STATES: Final = 256
 
 
 class EventsHandler(Handler):
@@ -20,13 +16,9 @@ class EventsHandler(Handler):
 
     @route("read")
     async def get(self, session_id: str) -> None:
-        after, limit = self.integer("after", 0, 0, MAX_SEQ), self.integer("limit", 1000, 1, MAX_EVENTS)
-        longest = self.integer("max_payload", 4096, 0, 2**20)
-        only = self.text("only") or ""
-        if only not in ("", "talk"):
-            raise UsageError(f"there is no choice {only!r} of events", hint="only=talk, or leave it out")
+        asked = portion(self.arguments)
         session = await self.service.session(checked_id(session_id))
-        await self.reply(await self.service.read(lambda: page_of(session, after, limit, longest, talk=only == "talk")))
+        await self.reply(await self.service.read(lambda: page_of(session, asked)))
 
 
 class StateHandler(Handler):
@@ -34,7 +26,7 @@ class StateHandler(Handler):
 
     @route("read")
     async def get(self, session_id: str) -> None:
-        at = self.integers("at", MAX_SEQ, MAX_STATES)
+        at = moments(self.arguments)
         session = await self.service.session(checked_id(session_id))
         await self.reply(States(await self.service.read(lambda: cards_at(session, at))))
 

@@ -54,7 +54,7 @@ class ExportHandler(Handler):
 
     @route("read")
     async def get(self, session_id: str) -> None:
-        kind = self.text("kind") or ARCHIVE
+        kind = self.arguments.text("kind") or ARCHIVE
         if kind != ARCHIVE and kind not in KINDS:
             raise UsageError(f"there is no export {kind!r}", hint=f"one of {', '.join((ARCHIVE, *KINDS))}")
         session = await self.service.session(checked_id(session_id))

@@ -24,7 +24,8 @@ class StatusHandler(Handler):
         service = self.service
         store = await service.store()
         differences: list[str] = []
-        theirs, version = self.text("store", most=64), self.text("version", most=64)
+        asked = self.arguments
+        theirs, version = asked.text("store", most=64), asked.text("version", most=64)
         if theirs is not None and theirs != store.id:
             differences.append(
                 f"you use another store than this server, which uses {short_path(store.root)}: "
@@ -56,15 +57,16 @@ class SessionsHandler(Handler):
 
     @route("read")
     async def get(self) -> None:
-        states = (self.text("state") or "").split(",")
+        asked = self.arguments
+        states = (asked.text("state") or "").split(",")
         query = Query(
-            self.integer("limit", 100, 1, 1000),
-            self.text("cursor", most=4000) or "",
-            self.text("q") or "",
+            asked.integer("limit", 100, 1, 1000),
+            asked.text("cursor", most=4000) or "",
+            asked.text("q") or "",
             tuple(s for s in states if s),
-            self.text("notebook", most=2000),
-            self.text("model"),
-            self.text("sort") or "-updated",
+            asked.text("notebook", most=2000),
+            asked.text("model"),
+            asked.text("sort") or "-updated",
         )
         await self.service.first_page()
         await self.reply(self.service.index.page(query))

@@ -10,6 +10,7 @@ import msgspec
 from ipyagent_sessions import folding
 from ipyagent_sessions.errors import NotFound, UsageError
 from ipyagent_sessions.events import NULL, Event
+from ipyagent_sessions.serving.arguments import Portion
 from ipyagent_sessions.serving.following import past
 from ipyagent_sessions.serving.problems import TooLarge
 from ipyagent_sessions.serving.shapes import EventLine, EventPage
@@ -34,11 +35,12 @@ _FIELDS: Final = Event.__struct_fields__
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
-def page_of(session: Session, after: int, limit: int, longest: int, *, talk: bool = False) -> EventPage:
-    """Up to `limit` events behind `after`, fewer when the answer would grow beyond what one answer may hold.
+def page_of(session: Session, asked: Portion) -> EventPage:
+    """The events that are asked for, fewer when the answer would grow beyond what one answer may hold.
 
-    With `talk` only those that a conversation consists of: tasks, messages, model requests and tool calls.
+    A conversation consists of tasks, messages, model requests and tool calls.
     """
+    after, limit, longest, talk = asked
     parent = session.header.parent
     lines: list[EventLine] = []
     size = 0
