@@ -124,11 +124,11 @@ def as_raw(payload: Any) -> Raw:
     try:
         body = _encoder.encode(payload)
     except UnicodeEncodeError:
-        body = _encoder.encode(_cleaned(payload))
+        body = _encoder.encode(_readable(payload))
     except (TypeError, RecursionError) as error:
         raise UsageError(f"the payload of an event must be JSON-like: {error}") from error
     if b"\\u0000" in body:
-        body = _encoder.encode(_cleaned(payload))
+        body = _encoder.encode(_readable(payload))
     return Raw(body)
 
 
@@ -148,13 +148,17 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-def cleaned(value: Any) -> Any:
-    """JSON-like `value` with all its texts cleaned."""
+def cleaned(value: Any) -> tuple[Any, int]:
+    """JSON-like `value` with all its texts cleaned, and how many characters were replaced."""
     if isinstance(value, str):
-        return clean(value)[0]
+        return clean(value)
     if isinstance(value, dict):
-        return {cleaned(k): cleaned(v) for k, v in value.items()}
-    return [cleaned(v) for v in value] if isinstance(value, list) else value
+        pairs = [(cleaned(key), cleaned(each)) for key, each in value.items()]
+        return {key: each for (key, _), (each, _) in pairs}, sum(n + m for (_, n), (_, m) in pairs)
+    if isinstance(value, list | tuple):
+        found = [cleaned(each) for each in value]
+        return [each for each, _ in found], sum(n for _, n in found)
+    return value, 0
 
 
 TITLE: Final = 200
@@ -167,26 +171,12 @@ def title(text: str, room: int = 0) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
-def _cleaned(payload: Any) -> Any:
+def _readable(payload: Any) -> Any:
     """The payload with all its texts cleaned; an object says under `replaced_characters` how many were."""
-    count = 0
-
-    def walk(value: Any) -> Any:
-        nonlocal count
-        if isinstance(value, str):
-            text, n = clean(value)
-            count += n
-            return text
-        if isinstance(value, dict):
-            return {walk(k): walk(v) for k, v in value.items()}
-        if isinstance(value, list | tuple):
-            return [walk(v) for v in value]
-        return value
-
     if isinstance(payload, Struct):
         payload = {f: getattr(payload, f) for f in payload.__struct_fields__}
         payload = {k: msgspec.json.decode(v) if isinstance(v, Raw) else v for k, v in payload.items()}
-    done = walk(payload)
+    done, count = cleaned(payload)
     if count and isinstance(done, dict):
         done["replaced_characters"] = count
     return done

@@ -169,6 +169,10 @@ def test_cleaning_replaces_character_by_character_and_counts() -> None:
     )
 
 
+def test_a_value_is_cleaned_in_tuples_and_keys_too_and_counted() -> None:
+    assert ev.cleaned({"a\0": ("\ud83e", [1, "b"])}) == ({"a\ufffd": ["\ufffd", [1, "b"]]}, 2)
+
+
 def test_a_struct_payload_is_cleaned_as_well() -> None:
     body = msgspec.json.decode(
         ev.as_raw(

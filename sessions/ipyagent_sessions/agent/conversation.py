@@ -252,7 +252,7 @@ def _json_of(message: ModelMessage) -> bytes:
     try:
         return ModelMessagesTypeAdapter.dump_json([message])[1:-1]
     except PydanticSerializationError:
-        return msgspec.json.encode(ev.cleaned(ModelMessagesTypeAdapter.dump_python([message], mode="json")[0]))
+        return msgspec.json.encode(ev.cleaned(ModelMessagesTypeAdapter.dump_python([message], mode="json")[0])[0])
 
 
 def _agree(known: Sequence[ModelMessage], given: Sequence[ModelMessage], start: int, alike: Callable[..., bool]) -> int:

@@ -34,7 +34,7 @@ def returned(value: Any) -> Outcome:
         kept["content"] = _content.dump_python(content if isinstance(content, str) else list(content), mode="json")
     if isinstance(value, ToolReturn) and value.metadata is not None:
         kept["metadata"] = _json_of(value.metadata)
-    return cast("Outcome", ev.cleaned(kept))
+    return cast("Outcome", ev.cleaned(kept)[0])
 
 
 def _json_of(value: Any) -> Any:

@@ -147,7 +147,7 @@ class Retelling:
         """The call with clean texts and an id that no open call has."""
         name, given = ev.clean(call.name)[0][:200], ev.clean(call.id)[0]
         call_id = given if given and given not in self._open else f"{self._answers}.{number}"
-        arguments = ev.cleaned(call.arguments)
+        arguments = ev.cleaned(call.arguments)[0]
         return Call(call_id, name, arguments if isinstance(arguments, dict) else {"input": arguments})
 
     def _outcome(self, outcome: Outcome) -> None:
@@ -156,7 +156,7 @@ class Retelling:
             self._alarm(Problem(outcome.line, "the result of a call that was not made"))
             return
         call, activity_id, begun = found
-        result = ev.cleaned(outcome.result)
+        result = ev.cleaned(outcome.result)[0]
         more = self._took(activity_id, begun.timestamp)
         if outcome.failed:
             shown = result if isinstance(result, str) else msgspec.json.encode(result).decode()
