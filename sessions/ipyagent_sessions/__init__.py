@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         ResultLost,
         TaskNotCompleted,
     )
+    from ipyagent_sessions.events import Event, from_document
     from ipyagent_sessions.run.context import Context
     from ipyagent_sessions.run.definitions import Activity, Done, Retry, Workflow, activity, workflow
     from ipyagent_sessions.run.inside import declare_effect, progress
@@ -51,6 +52,8 @@ _PLACES = {
     "IpyagentError": "errors",
     "ResultLost": "errors",
     "TaskNotCompleted": "errors",
+    "Event": "events",
+    "from_document": "events",
     "Answer": "run.waiting",
     "Context": "run.context",
     "Activity": "run.definitions",
@@ -77,6 +80,7 @@ __all__ = [
     "CheckFailed",
     "Context",
     "Done",
+    "Event",
     "IpyagentError",
     "ResultLost",
     "Retry",
@@ -89,6 +93,7 @@ __all__ = [
     "__version__",
     "activity",
     "declare_effect",
+    "from_document",
     "idempotency_key",
     "progress",
     "resume_task",

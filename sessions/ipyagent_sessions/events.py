@@ -209,7 +209,8 @@ _UNITS: Final = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "K
 
 
 def from_document(record: dict[str, Any], *, seq: int, recorded_at: str) -> Event:
-    """An event from a record in the nested form of the source documents (B section 6.2; R092).
+    """An event from a record in the nested form of the source documents (B section 6.2; R092), whose example loads unchanged
+    and is queryable in SQL.  Part of the public names of this package, for logs that were kept in that form.
 
     Ids that are not ours (`event_id`, `workflow_id`, `correlation`) and resource texts stay in the payload under
     `document`; "4 GB" becomes bytes, "2 cores" is no time and stays text (R095).  Raises UsageError when a field is

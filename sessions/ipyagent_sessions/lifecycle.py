@@ -27,7 +27,6 @@ class TaskState(StrEnum):
 
 
 ENDED: Final = frozenset({TaskState.COMPLETED, TaskState.CANCELLED, TaskState.FAILED})
-RESUMABLE: Final = frozenset({TaskState.QUEUED, TaskState.SUSPENDED, TaskState.INTERRUPTED})
 LOST: Final = "lost"
 MOVES: Final = MappingProxyType(
     {

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.history.conftest import Script
 
+from ipyagent_sessions import from_document
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.events import as_raw, seconds_of
 from ipyagent_sessions.history import building, tables
@@ -19,6 +20,7 @@ from ipyagent_sessions.history.sql import query
 from ipyagent_sessions.history.views import VIEWS
 from ipyagent_sessions.lifecycle import LOST, TaskState
 from ipyagent_sessions.log.appender import Appender
+from ipyagent_sessions.log.format import line_of
 from ipyagent_sessions.log.lease import Holder
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
@@ -107,6 +109,25 @@ def test_what_was_caused_is_there_for_every_way_to_ask_for_it(store: Store, rich
 def test_a_query_that_does_not_ask_for_it_does_not_pay_for_it(store: Store, monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
     monkeypatch.setattr(tables, "TOLD", "SELECT nothing_like_that FROM base.loose")
     assert query(store, sql).rows()
+
+
+def test_a_record_of_the_documents_is_queryable_by_its_fields(ask: Ask, store: Store) -> None:
+    session = store.create()
+    record = {
+        "event_id": "evt_20260323_001",
+        "event_type": "CodeGenerated",
+        "timestamp": "2026-03-23T10:05:23.456Z",
+        "activity_id": "act_generate_auth",
+        "payload": {"files_generated": [{"path": "src/auth/login.ts", "lines": 45}], "test_coverage": 85},
+        "metadata": {"agent_version": "codex-2026-03", "execution_time_ms": 12500},
+    }
+    event = from_document(record, seq=session.last_seq() + 1, recorded_at="2026-03-23T10:05:24.000Z")
+    with open(session.layout.journals()[-1].path, "ab") as journal:
+        journal.write(line_of(event))
+    assert ask(
+        "SELECT activity_id, agent_version, execution_time_ms, payload->>'$.files_generated[0].path',"
+        " payload->>'$.document.event_id' FROM events WHERE agent_version LIKE 'codex%'"
+    ) == [("act_generate_auth", "codex-2026-03", 12500.0, "src/auth/login.ts", "evt_20260323_001")]
 
 
 @pytest.mark.usefixtures("rich")
