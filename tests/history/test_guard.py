@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ipyagent_sessions.errors import UsageError
-from ipyagent_sessions.history.guard import Checked
+from ipyagent_sessions.history.guard import Vetted
 from ipyagent_sessions.history.sql import query
 from ipyagent_sessions.log import sealing
 from ipyagent_sessions.log.appender import Appender
@@ -144,15 +144,15 @@ def test_text_that_is_not_utf_8_is_refused_by_its_place(store: Store) -> None:
         query(store, "SELECT '\udcff'")
 
 
-def unchecked(connection: Any, sql: str) -> Checked:
-    return Checked(sql, [])
+def unvetted(connection: Any, sql: str) -> Vetted:
+    return Vetted(sql, [])
 
 
 def test_a_query_that_got_past_the_parser_still_reaches_no_file(
     store: Store, session: Session, rich: Appender, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     sealing.seal(session.layout, rich.durable_seq, rich.epoch, 1, store.disk)
-    monkeypatch.setattr("ipyagent_sessions.history.guard.checked", unchecked)
+    monkeypatch.setattr("ipyagent_sessions.history.guard.vetted", unvetted)
     monkeypatch.chdir(tmp_path)
     before = sorted(os.listdir(tmp_path))
     for sql in (

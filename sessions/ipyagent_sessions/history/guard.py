@@ -40,7 +40,7 @@ _ALL_OF_IT: Final = frozenset({"STAR", "POSITIONAL_REFERENCE", "PIVOT"})
 _HINT: Final = "one SELECT over the views is possible; see them with: SHOW TABLES"
 
 
-class Checked(NamedTuple):
+class Vetted(NamedTuple):
     """A statement that may run: its text, all objects of the parsed tree of the SELECT in it, and whether it is an EXPLAIN of
     that."""
 
@@ -62,7 +62,7 @@ class Checked(NamedTuple):
         return False
 
 
-def checked(connection: duckdb.DuckDBPyConnection, sql: str, *, also: frozenset[str] = frozenset()) -> Checked:
+def vetted(connection: duckdb.DuckDBPyConnection, sql: str, *, also: frozenset[str] = frozenset()) -> Vetted:
     """`sql` as the one statement to run: a SELECT (also FROM first, DESCRIBE, SUMMARIZE, SHOW) or an EXPLAIN of one.
 
     `also` are further table functions that the caller makes safe.  Raises UsageError that names what is refused.
@@ -73,8 +73,8 @@ def checked(connection: duckdb.DuckDBPyConnection, sql: str, *, also: frozenset[
     if statement.type == duckdb.StatementType.EXPLAIN:
         prefix, rest = _explained(statement.query)
         inner = _only(connection, rest)
-        return Checked(f"{prefix} {inner.query}", _reading(connection, inner, also), explains=True)
-    return Checked(statement.query, _reading(connection, statement, also))
+        return Vetted(f"{prefix} {inner.query}", _reading(connection, inner, also), explains=True)
+    return Vetted(statement.query, _reading(connection, statement, also))
 
 
 def one_line(error: Exception) -> str:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ipyagent_sessions.errors import IpyagentError, UsageError
 from ipyagent_sessions.history import building, guard, tables
-from ipyagent_sessions.history.guard import Checked
+from ipyagent_sessions.history.guard import Vetted
 from ipyagent_sessions.history.result import Result
 from ipyagent_sessions.history.sources import Sources, gather
 from ipyagent_sessions.history.views import LINEAGE, VIEWS
@@ -65,7 +65,7 @@ def _answer(store: Place, sql: str, params: Params | None) -> Result:
     vanished = 0
     while True:
         with _database() as connection:
-            statement = guard.checked(connection, sql)
+            statement = guard.vetted(connection, sql)
             sources = gather(store, distrusted)
             try:
                 _fill(connection, sources, statement)
@@ -178,7 +178,7 @@ def _database() -> Generator[duckdb.DuckDBPyConnection]:
         shutil.rmtree(spill, ignore_errors=True)
 
 
-def _fill(connection: duckdb.DuckDBPyConnection, sources: Sources, statement: Checked | None) -> None:
+def _fill(connection: duckdb.DuckDBPyConnection, sources: Sources, statement: Vetted | None) -> None:
     """Make the views; after that the database can reach the files behind them, and nothing else, read only."""
     if statement is None:
         tables.define(connection, sources)

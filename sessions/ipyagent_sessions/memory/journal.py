@@ -55,7 +55,8 @@ class Record(Struct, frozen=True, omit_defaults=True, gc=False):
 
 _decoder: Final = msgspec.json.Decoder(Record)
 
-Place = tuple[str, str]
+Slot = tuple[str, str]
+"""A namespace and a key."""
 
 
 class Journal:
@@ -71,7 +72,7 @@ class Journal:
         self.problems: list[str] = []
         self.torn = 0
         self._disk = disk
-        self._entries: dict[Place, Record] = {}
+        self._entries: dict[Slot, Record] = {}
         self._seen: dict[str, None] = {}
         self._number = 0
         self._at = 0
@@ -79,25 +80,25 @@ class Journal:
         self._lines = 0
         self._lock = threading.RLock()
 
-    def entries(self) -> dict[Place, Record]:
+    def entries(self) -> dict[Slot, Record]:
         """Everything that was put and not deleted, whether it has expired or not.  Raises NewerFormat, OSError."""
         with self._lock:
             self._refresh()
             return dict(self._entries)
 
-    def write(self, op: str, place: Place, value: Raw, *, at: str, expires: float | None, by: str, write_id: str) -> bool:
+    def write(self, op: str, slot: Slot, value: Raw, *, at: str, expires: float | None, by: str, write_id: str) -> bool:
         """Append a line durably; False when a write of that id was done before.  Raises PersistenceError, LeaseHeld."""
         with self._lock, self._writing():
             self._refresh()
             if write_id and write_id in self._seen:
                 return False
-            record = Record(self._n + 1, op, *place, value, at, expires, by, write_id)
+            record = Record(self._n + 1, op, *slot, value, at, expires, by, write_id)
             self._append(record)
             if self._lines > 2 * len(self._entries) + _SLACK:
                 self._compact(frozenset())
             return True
 
-    def compact(self, drop: frozenset[Place]) -> None:
+    def compact(self, drop: frozenset[Slot]) -> None:
         """Write what is alive, without `drop`, into a new file.  Raises OSError, LeaseHeld."""
         with self._lock, self._writing():
             self._refresh()
@@ -111,7 +112,7 @@ class Journal:
         return 0
 
     @property
-    def place(self) -> str:
+    def position(self) -> str:
         """The newest file, and the byte up to which it was read."""
         return f"{self._path(self._number).name}, byte {self._at}"
 
@@ -223,11 +224,11 @@ class Journal:
                 self._aside().joinpath(f"{path.name}.{self._at}").write_bytes(torn)
                 file.truncate(self._at)
 
-    def _compact(self, drop: frozenset[Place]) -> None:
+    def _compact(self, drop: frozenset[Slot]) -> None:
         if self._number == 0:
             return
         old, damaged = self._number, bool(self.problems)
-        kept = [r for place, r in self._entries.items() if place not in drop]
+        kept = [r for slot, r in self._entries.items() if slot not in drop]
         head = [Record(self._n, "format", value=Raw(str(FORMAT).encode())), Record(self._n, "seen", ids=list(self._seen))]
         self._publish(old + 1, [*head, *kept])
         if damaged:

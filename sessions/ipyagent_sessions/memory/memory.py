@@ -25,7 +25,7 @@ from ipyagent_sessions.config import seconds
 from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.events import NULL, Stamper, clean, seconds_of
 from ipyagent_sessions.log.files import Disk
-from ipyagent_sessions.memory.journal import Journal, Place, Record
+from ipyagent_sessions.memory.journal import Journal, Record, Slot
 
 LARGEST: Final = 1 << 20
 LONGEST_S: Final = 36_525 * 86_400.0
@@ -79,25 +79,25 @@ class Memory:
         A `write_id` makes a repetition harmless: it returns False and changes nothing.  Raises UsageError, ConfigError
         for a `ttl` that is no duration, NotSerialisable, PersistenceError, LeaseHeld.
         """
-        place = _place(namespace, key)
+        slot = _slot(namespace, key)
         body = codec.dumps(value)
         if len(body) > LARGEST:
             raise UsageError(
                 f"{namespace} {key}: {len(body)} bytes, more than {LARGEST}", hint="put it into a file, and its path here"
             )
         now = self._clock.now()
-        expires = None if ttl is None else now + _lifetime(place, ttl)
+        expires = None if ttl is None else now + _lifetime(slot, ttl)
         return self._journal.write(
-            "put", place, Raw(body), at=self._stamp(now), expires=expires, by=clean(by)[0], write_id=write_id
+            "put", slot, Raw(body), at=self._stamp(now), expires=expires, by=clean(by)[0], write_id=write_id
         )
 
     def delete(self, namespace: str, key: str, *, by: str = "", write_id: str = "") -> bool:
         """Remove an entry, durably.  False when there was none, or a deletion of that id was done before."""
-        place = _place(namespace, key)
-        if place not in self._journal.entries():
+        slot = _slot(namespace, key)
+        if slot not in self._journal.entries():
             return False
         at = self._stamp(self._clock.now())
-        return self._journal.write("delete", place, NULL, at=at, expires=None, by=by, write_id=write_id)
+        return self._journal.write("delete", slot, NULL, at=at, expires=None, by=by, write_id=write_id)
 
     def get(self, namespace: str, key: str, default: Any = None) -> Any:
         """The value under `key`, or `default`.  Raises NotSerialisable when its class is not here."""
@@ -106,12 +106,12 @@ class Memory:
 
     def item(self, namespace: str, key: str) -> Item | None:
         """The entry under `key`, None when there is none or its time is over."""
-        record = self._journal.entries().get(_place(namespace, key))
+        record = self._journal.entries().get(_slot(namespace, key))
         return None if record is None or self._over(record) else self._item(record)
 
     def keys(self, namespace: str = "") -> list[tuple[str, str]]:
         """(namespace, key) of all entries in `namespace` and below, sorted."""
-        return sorted(place for place, record in self._alive(namespace) if not self._over(record))
+        return sorted(slot for slot, record in self._alive(namespace) if not self._over(record))
 
     def search(
         self, namespace: str = "", *, text: str = "", fields: Mapping[str, Any] | None = None, limit: int = 100
@@ -147,7 +147,7 @@ class Memory:
     def torn(self) -> str:
         """Where the newest file ends inside a line, empty when it does not."""
         self._journal.entries()
-        return f"{self._journal.place}: {self._journal.torn} bytes" if self._journal.torn else ""
+        return f"{self._journal.position}: {self._journal.torn} bytes" if self._journal.torn else ""
 
     def outlived(self, kept_s: float | None = None) -> list[Outlived]:
         """The entries whose time is over, and those without one that were put more than `kept_s` seconds ago."""
@@ -161,7 +161,7 @@ class Memory:
 
     def forget(self, outlived: Iterable[Outlived]) -> None:
         """Remove entries for good, in one new file.  Raises OSError, LeaseHeld."""
-        due: frozenset[Place] = frozenset((o.namespace, o.key) for o in outlived)
+        due: frozenset[Slot] = frozenset((o.namespace, o.key) for o in outlived)
         if due:
             self._journal.compact(due)
 
@@ -173,12 +173,12 @@ class Memory:
             return f"put at {record.at}, kept {duration(kept_s)}"
         return ""
 
-    def _alive(self, namespace: str) -> list[tuple[Place, Record]]:
+    def _alive(self, namespace: str) -> list[tuple[Slot, Record]]:
         prefix = _namespace(namespace) if namespace != "" else ""
         return [
-            (place, record)
-            for place, record in self._journal.entries().items()
-            if (not prefix or place[0] == prefix or place[0].startswith(f"{prefix}/")) and not self._over(record)
+            (slot, record)
+            for slot, record in self._journal.entries().items()
+            if (not prefix or slot[0] == prefix or slot[0].startswith(f"{prefix}/")) and not self._over(record)
         ]
 
     def _over(self, record: Record) -> bool:
@@ -190,12 +190,12 @@ class Memory:
         return Item(record.ns, record.key, value, record.at, expires, record.by)
 
 
-def _lifetime(place: Place, ttl: str | float) -> float:
+def _lifetime(slot: Slot, ttl: str | float) -> float:
     """`ttl` in seconds.  Raises ConfigError for what is no duration, UsageError for more than `LONGEST_S`."""
     lifetime = seconds(ttl, "ttl")
     if lifetime > LONGEST_S:
         raise UsageError(
-            f"{' '.join(place)}: ttl={str(ttl)[:80]} is more than 100 years; timestamps end with the year 9999",
+            f"{' '.join(slot)}: ttl={str(ttl)[:80]} is more than 100 years; timestamps end with the year 9999",
             hint="leave ttl out, and the entry stays for good",
         )
     return lifetime
@@ -208,7 +208,7 @@ def _namespace(given: Any) -> str:
     return text
 
 
-def _place(namespace: Any, key: Any) -> Place:
+def _slot(namespace: Any, key: Any) -> Slot:
     return _namespace(namespace), _text(key, "key", f"a text of 1 to {_LONGEST} characters")
 
 

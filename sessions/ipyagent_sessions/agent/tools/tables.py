@@ -68,7 +68,7 @@ def references(sql: str) -> References:
 
     with duckdb.connect(":memory:") as parser:
         try:
-            statement = guard.checked(parser, sql, also=READERS)
+            statement = guard.vetted(parser, sql, also=READERS)
         except UsageError as error:
             raise UsageError(error.message, hint=f"one SELECT that reads tables is possible; {HINT}") from None
     tables: dict[str, None] = {}
