@@ -28,7 +28,7 @@ from ipyagent_sessions.log.blobs import Blobs
 from ipyagent_sessions.log.layout import FORMAT, Layout
 from ipyagent_sessions.log.lease import Holder
 from ipyagent_sessions.log.loading import Loaded, before_damage, read_state
-from ipyagent_sessions.log.opened import follow
+from ipyagent_sessions.log.open_activities import follow
 from ipyagent_sessions.log.reader import Reader
 from ipyagent_sessions.place import HEADER, ID, VERSION, Header, Parent, Place
 from ipyagent_sessions.state import FORM, State

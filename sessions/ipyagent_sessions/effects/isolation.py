@@ -17,11 +17,11 @@ from typing import Final, NamedTuple
 from ipyagent_sessions.effects.rollback import workspace_of
 from ipyagent_sessions.errors import IpyagentError, UsageError
 from ipyagent_sessions.retention import workspaces
-from ipyagent_sessions.retention.workspaces import git
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.undo.files import Step, restore
 from ipyagent_sessions.undo.ledger import Effect, ledger
 from ipyagent_sessions.views import formats
+from ipyagent_sessions.workspace.git import git
 from ipyagent_sessions.workspace.workspace import SKIPPED, Workspace
 
 BIGGEST: Final = 2 * 2**30

@@ -19,7 +19,7 @@ from ipyagent_sessions.events import Event, encode
 from ipyagent_sessions.log.arrow import rows, schema, values
 from ipyagent_sessions.log.format import Damage
 from ipyagent_sessions.log.layout import FORMAT, SegmentFile
-from ipyagent_sessions.log.opened import follow
+from ipyagent_sessions.log.open_activities import follow
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,7 +17,7 @@ from ipyagent_sessions.events import Event
 from ipyagent_sessions.log.arrow import table_of
 from ipyagent_sessions.log.files import Disk, make_folder, sync_file, temporary_beside
 from ipyagent_sessions.log.layout import FORMAT, Layout, SegmentFile
-from ipyagent_sessions.log.opened import follow
+from ipyagent_sessions.log.open_activities import follow
 from ipyagent_sessions.log.segment_reader import PORTION, boundaries, give_back, opened_before, whole
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import subprocess
 import time
 from pathlib import Path
 from typing import Final
@@ -17,9 +16,10 @@ from msgspec import Struct
 
 from ipyagent_sessions.errors import IpyagentError
 from ipyagent_sessions.place import Place
+from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
+from ipyagent_sessions.workspace.git import git
 
-_PATIENCE_S: Final = 120.0
 _FRESH_S: Final = 3600.0
 """A workspace that nobody names may belong to a fork that is just being made."""
 
@@ -30,25 +30,6 @@ class Left(Struct):
     file: str
     size: int
     why: str = "no session works there any more"
-
-
-def git(folder: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
-    """Run git in `folder`, with nothing of the surrounding git.  Raises IpyagentError when there is no git or it hangs."""
-    found = shutil.which("git")
-    if found is None:
-        raise IpyagentError("there is no git here")
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    try:
-        return subprocess.run(
-            [found, "-C", os.fspath(folder), *words],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_PATIENCE_S,
-            check=False,
-            env={**clean, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"},
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise IpyagentError(f"git {words[0]} did not work: {error}") from error
 
 
 def size_of(folder: Path) -> int:
@@ -73,8 +54,6 @@ def remove(folder: Path) -> None:
 
 def used(place: Place, session_ids: list[str]) -> dict[str, list[str]]:
     """Which of the sessions work in which workspace, by its id."""
-    from ipyagent_sessions.session import Session
-
     found: dict[str, list[str]] = {}
     for session_id in session_ids:
         with contextlib.suppress(IpyagentError):

@@ -7,7 +7,7 @@ from typing import Final
 from ipyagent_sessions.commands.outside import still_there
 from ipyagent_sessions.errors import NotFound, UsageError
 from ipyagent_sessions.lifecycle import ENDED
-from ipyagent_sessions.log.opened import follow
+from ipyagent_sessions.log.open_activities import follow
 from ipyagent_sessions.serving.following import Followed
 from ipyagent_sessions.serving.shapes import Aftermath, Compared, Side
 from ipyagent_sessions.session import Session
