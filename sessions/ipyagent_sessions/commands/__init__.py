@@ -2,13 +2,19 @@
 
 door        who asks, from where, and what is at hand there
 parser      the words a command line may have
+dispatch    from these words to the function that does it
 targets     from a name to the workflow, and from text to its arguments
 look        ls, status, log, state, checkpoints, replay, sql: nothing is changed
 ask         pause, cancel, approve, deny, checkpoint, rename: left for the holder, or logged here
 start       run, resume, rerun, fork: what makes tasks
+converse    %%agent: one turn of a conversation
+back        rollback
+outside     effects
 check       doctor, config
+equipment   models, tools
 health      verify, gc, delete
 carry       export, import
 shared      memory: what sessions share
 follow      watch a foreground task until it ends
+supervise   a command of the terminal in a process of its own, started again when that dies
 """

@@ -4,5 +4,8 @@ formats   numbers, durations, ages in a person's form
 card      one task as a model of what is shown (fields of R190-R201, allowed actions with their reasons)
 text      a card, a list, a log as text
 html      the same as static HTML, without script
+story     an event as one line
+compare   two sessions side by side
+markdown  Markdown of a model as HTML that can do nothing
 shown     text and HTML together, as commands return them
 """
