@@ -9,5 +9,4 @@ tables    the tables and views of one connection
 sources   which files and tails of journals feed a query
 cache     events of resting sessions in few large files
 building  copies them there, behind an answer
-columns   texts and integers as Arrow columns
 """

@@ -28,7 +28,7 @@ from ipyagent_sessions.config import LAST_EVENTS
 from ipyagent_sessions.errors import DamageError, LeaseLost, PersistenceError
 from ipyagent_sessions.log import checkpoints, lease, sealing
 from ipyagent_sessions.log.blobs import THRESHOLD, Blobs
-from ipyagent_sessions.log.checked import PREFIX
+from ipyagent_sessions.log.checksum import PREFIX
 from ipyagent_sessions.log.files import Disk
 from ipyagent_sessions.log.format import line_of
 from ipyagent_sessions.log.journal import Journal

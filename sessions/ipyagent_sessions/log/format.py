@@ -2,7 +2,7 @@
 
     {"c":"9f2d01aa","seq":17,"event_type":"ActivityCompleted",...}\\n
 
-`c` is the checksum of the canonical event, as `checked` describes it.  The line is JSON for any other program.  Lines end in
+`c` is the checksum of the canonical event, as `checksum` describes it.  The line is JSON for any other program.  Lines end in
 0x0A only; U+2028 and U+2029 are ordinary characters.  A carriage return before the line feed and a byte-order mark at the
 start of the file are tolerated on reading and never written.
 
@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from ipyagent_sessions.events import Event, decode, encode
-from ipyagent_sessions.log.checked import BRACE, PREFIX, read, seal, verifies
+from ipyagent_sessions.log.checksum import BRACE, PREFIX, read, seal, verifies
 
 _START: Final = b'{"c":"'
 _RECORD: Final = re.compile(rb'\{"c":"[0-9a-f]{8}","seq":')

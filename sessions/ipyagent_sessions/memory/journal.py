@@ -24,7 +24,7 @@ from msgspec import Raw, Struct
 
 from ipyagent_sessions.errors import UPDATE, NewerFormat, PersistenceError
 from ipyagent_sessions.events import NULL
-from ipyagent_sessions.log import checked
+from ipyagent_sessions.log import checksum
 from ipyagent_sessions.log.exclusive import exclusive
 from ipyagent_sessions.log.files import Disk, make_folder, sync_folder, temporary_beside
 
@@ -151,7 +151,7 @@ class Journal:
         whole = data[: data.rfind(b"\n") + 1]
         self.torn = len(data) - len(whole)
         for line in whole.split(b"\n")[:-1]:
-            record = checked.read(line, _decoder.decode)
+            record = checksum.read(line, _decoder.decode)
             if record is None:
                 self.problems.append(
                     f"{self._path(self._number).name}: a line at byte {self._at} ({len(line)} bytes) is damaged"
@@ -260,4 +260,4 @@ class Journal:
 
 def line_of(record: Record) -> bytes:
     """The line of a record, with its checksum and its line feed."""
-    return checked.seal(msgspec.json.encode(record))
+    return checksum.seal(msgspec.json.encode(record))

@@ -22,7 +22,7 @@ undoing                  declared compensations, in reverse order
 beginning, recovery      queued, started, or found and going on; what was lost
 attending                requests of people and the passing of time, while it runs
 frames                   where a body failed
-ending                   completed, failed, cancelled, compensated
+ending, remains          completed, failed, cancelled, compensated; what it leaves behind
 runner                   one execution from its first event to its last
 worker                   an execution on a thread of its own, and the handle to it
 launch                   start a task, or continue the one that the same call started before
