@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ipyagent_sessions import events
 from ipyagent_sessions.commands import parser, supervise
 from ipyagent_sessions.commands.dispatch import perform
 from ipyagent_sessions.commands.door import Door
@@ -154,7 +155,7 @@ def _door(root: str | None) -> Door:
 
 def _user() -> str:
     try:
-        return getpass.getuser()
+        return events.clean(getpass.getuser())[0]
     except (KeyError, OSError):
         return str(os.getuid()) if hasattr(os, "getuid") else "somebody"
 

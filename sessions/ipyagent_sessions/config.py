@@ -147,7 +147,7 @@ def _include(listed: Any, ignored: list[str]) -> int:
         if not whole:
             ignored.append(f"{where}.full_state: false (a checkpoint always holds the full state)")
         if "event_history" in entry:
-            match = re.fullmatch(r"last_(\d+)", str(entry["event_history"]))
+            match = re.fullmatch(r"last_([0-9]{1,9})", str(entry["event_history"]))
             if match is None or int(match[1]) > 1000:
                 raise ConfigError(
                     f"{where}.event_history: {entry['event_history']!r} is not known", hint="last_N with N up to 1000"

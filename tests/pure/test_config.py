@@ -97,6 +97,7 @@ WRONG = {
     "checkpoint: {triggers: 5m}": "checkpoint.triggers: must be a list, not str",
     "checkpoint: {include: [{event_history: all}]}": "checkpoint.include[0].event_history: 'all' is not known",
     "checkpoint: {include: [{event_history: last_100000}]}": "checkpoint.include[0].event_history",
+    f"checkpoint: {{include: [{{event_history: last_{'9' * 5000}}}]}}": "checkpoint.include[0].event_history",
     "checkpoint: {include: [{generated_artifacts: copies}]}": "checkpoint.include[0].generated_artifacts",
     "checkpoint: {include: 0}": "checkpoint.include: must be a list, not int",
     "checkpoint: {include: [{full_state: 7}]}": "checkpoint.include[0].full_state: 7 is not known",

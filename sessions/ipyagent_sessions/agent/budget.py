@@ -5,13 +5,14 @@ session counts what it shares with its parent once."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from ipyagent_sessions import events as ev
 from ipyagent_sessions.config import seconds
-from ipyagent_sessions.errors import UsageError
+from ipyagent_sessions.errors import ConfigError, UsageError
 from ipyagent_sessions.lifecycle import TaskState
 from ipyagent_sessions.state import State
 
@@ -53,11 +54,15 @@ def parse(text: str) -> dict[str, float]:
 
 def _value(what: str, value: str) -> float:
     if what == "time":
-        return seconds(value, "--budget time")
+        try:
+            return seconds(value, "--budget time")
+        except ConfigError as error:  # said in a command, not in a file
+            raise UsageError(error.message, hint=error.hint) from error
     match = _NUMBER.fullmatch(value)
-    if match is None:
-        raise UsageError(f"--budget {what}={value}: not an amount", hint="a number, such as 0.5, 20 or 50k")
-    return float(match[1]) * {"": 1, "k": 1_000, "M": 1_000_000}[match[2]]
+    found = float(match[1]) * {"": 1, "k": 1_000, "M": 1_000_000}[match[2]] if match else math.inf
+    if found == math.inf:
+        raise UsageError(f"--budget {what}={value[:40]}: not an amount", hint="a number, such as 0.5, 20 or 50k")
+    return found
 
 
 def amount(what: str, value: float) -> str:

@@ -6,6 +6,7 @@ import json
 import os
 from typing import Any, Final
 
+from ipyagent_sessions import events
 from ipyagent_sessions.agent import abandoned
 from ipyagent_sessions.agent.tools import processes
 from ipyagent_sessions.commands import outside
@@ -104,16 +105,16 @@ def _result(text: str) -> Any:
             f"--result has {len(text):,} characters", hint=f"at most {_LARGEST_RESULT:,}; name a file that holds it"
         )
     try:
-        return json.loads(text)
-    except ValueError as error:
+        return events.cleaned(json.loads(text))
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"--result is not JSON: {error}", hint="""a text is written --result '"like this"'""") from error
 
 
 def _object(text: str) -> dict[str, Any]:
     """The JSON object of `--arguments`.  Raises UsageError."""
     try:
-        found = json.loads(text)
-    except ValueError as error:
+        found = events.cleaned(json.loads(text))
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"--arguments: {error}", hint='a JSON object, such as \'{"path": "a.txt"}\'') from error
     if not isinstance(found, dict):
         raise UsageError("--arguments: not an object", hint='a JSON object, such as \'{"path": "a.txt"}\'')

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any, Final
 
+from ipyagent_sessions import events
 from ipyagent_sessions.commands import ask, carry, check, health, look, outside, parser, shared, start
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.commands.follow import Screen
@@ -25,6 +26,9 @@ def perform(door: Door, screen: Screen, options: argparse.Namespace) -> Any:
             f"there is no store at {door.store.root}",
             hint=f"IPYAGENT_STORE names another one; it is made by the first task: {door.prefix} run TARGET",
         )
+    for name, said in vars(options).items():
+        if name not in _AS_GIVEN:
+            setattr(options, name, events.cleaned(said))
     for name in _SAID:
         if said := getattr(options, name, None):
             setattr(options, name, door.without_secrets(said))
@@ -36,6 +40,9 @@ STARTING: Final = frozenset({"run", "ask", "resume", "rerun"})
 
 _SAID: Final = ("title", "session", "say", "reason", "arguments", "result", "label")
 """Options whose texts are stored."""
+
+_AS_GIVEN: Final = frozenset({"file", "files", "check", "model", "target", "arguments"})
+"""Options that may name files, whose names need not be text, and a workflow's values; of all others the words are cleaned."""
 
 _WITHOUT_STORE: Final = frozenset(
     {"run", "ask", "import", "memory", "models", "tools", "gc", "ls", "doctor", "config", "help"}

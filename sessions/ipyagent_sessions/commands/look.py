@@ -26,6 +26,8 @@ from ipyagent_sessions.views.story import line_of, steps_of
 
 LISTED: Final = 20
 WIDE: Final = 160
+_DIGITS: Final = 16
+"""No event has a number of more digits."""
 
 
 def ls(door: Door, *, everything: bool) -> Table:
@@ -209,6 +211,8 @@ def replay(door: Door, session: Session, *, to: str | None, last: int) -> Shown:
     """What happened up to an event or a checkpoint, rebuilt from the log: no model and no tool is called, nothing is
     written."""
     until = at_of(session, to)
+    if until == 0:
+        raise NotFound(f"session {session.id} has no event 0; it has events 1 to {session.last_seq()}")
     picture = card_of(door, session, until if until is not None else session.last_seq() or None)
     first = max(1, picture.seq - last + 1)
     missing = list[tuple[int, int]]()
@@ -232,7 +236,9 @@ def at_of(session: Session, wanted: str | None) -> int | None:
     if wanted is None:
         return None
     number = wanted.removeprefix("seq:")
-    if number.isdigit():
+    if number.isascii() and number.isdigit():
+        if len(number) > _DIGITS:
+            raise NotFound(f"session {session.id} has no event {number[:_DIGITS]}...; it ends at {session.last_seq()}")
         also = _label(session, wanted) if wanted == number else None
         if also is not None and also != int(number):
             raise UsageError(

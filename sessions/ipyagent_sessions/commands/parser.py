@@ -48,14 +48,29 @@ RUN_OPTIONS: Final = frozenset({"bg", "out", "durability", "title", "session", "
 """The options of `run`: a workflow's parameter of such a name is given behind `--`."""
 
 
+_DIGITS: Final = 9
+"""How many a number of things may have."""
+
+
 class _Parser(argparse.ArgumentParser):
     """Raises UsageError instead of ending the process."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{self.prog}: {message}", hint=self.format_usage().strip())
+        raise UsageError(f"{self.prog}: {message}", hint=self.in_line())
+
+    def in_line(self) -> str:
+        """The usage in one line."""
+        return " ".join(self.format_usage().split())
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         raise UsageError((message or "").strip())
+
+
+def whole(text: str) -> int:
+    """A number of things.  Raises ArgumentTypeError, of which argparse makes an error that names the option."""
+    if text.isascii() and text.isdigit() and len(text) <= _DIGITS and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number from 1 with at most {_DIGITS} digits")
 
 
 def build(prefix: str) -> tuple[_Parser, dict[str, _Parser]]:
@@ -126,7 +141,7 @@ def _running(commands: dict[str, _Parser]) -> None:
         )
     commands["resume"].add_argument("--take-over", action="store_true", help="fence a holder that is stopped")
     commands["rerun"].add_argument("--yes", action="store_true", help="yes, for real: it costs again and results may differ")
-    commands["rerun"].add_argument("--n", type=int, default=1, metavar="N", help="how many times, one after another")
+    commands["rerun"].add_argument("--n", type=whole, default=1, metavar="N", help="how many times, one after another")
 
 
 def _ask(asked: _Parser) -> None:
@@ -176,7 +191,7 @@ def _asking(commands: dict[str, _Parser]) -> None:
 
 def _looking(commands: dict[str, _Parser]) -> None:
     commands["ls"].add_argument("--all", action="store_true", help="of every notebook, and more than 20")
-    commands["log"].add_argument("--last", type=int, default=50, metavar="N", help="the newest N events; default: 50")
+    commands["log"].add_argument("--last", type=whole, default=50, metavar="N", help="the newest N events; default: 50")
     commands["log"].add_argument("--type", default=None, metavar="TYPE", help="events of this type only")
     commands["state"].add_argument("--at", metavar="SEQ|LABEL", help="an event, or a checkpoint's label")
     back = commands["rollback"]
@@ -186,7 +201,7 @@ def _looking(commands: dict[str, _Parser]) -> None:
     back.add_argument("--yes", action="store_true", help="do it")
     commands["effects"].add_argument("--after", metavar="SEQ|LABEL", help="from after an event, or a checkpoint's label")
     commands["replay"].add_argument(
-        "--last", type=int, default=200, metavar="N", help="show the newest N events; default: 200"
+        "--last", type=whole, default=200, metavar="N", help="show the newest N events; default: 200"
     )
     commands["replay"].add_argument("--to", metavar="SEQ|LABEL", help="an event, or a checkpoint's label")
     commands["sql"].add_argument("query", nargs=argparse.REMAINDER, metavar="QUERY")
@@ -265,7 +280,7 @@ def parse(prefix: str, words: list[str]) -> argparse.Namespace:
     elif rest or theirs:
         raise UsageError(
             f"{prefix} {parsed.command}: {[*rest, *theirs][0]!r} is not known",
-            hint=commands[parsed.command].format_usage().strip(),
+            hint=commands[parsed.command].in_line(),
         )
     return parsed
 

@@ -103,8 +103,6 @@ def run_again(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHa
             f"{DIFFERS}",
             hint=f"say yes to that: {door.prefix} rerun {session.id} --yes; to only look: {door.prefix} replay {session.id}",
         )
-    if options.n < 1:
-        raise UsageError(f"--n {options.n}: how many times", hint="a whole number from 1")
     if options.n > 1 and options.bg:
         raise UsageError("--n and --bg do not go together", hint="reruns follow one another")
     workflow = targets.recorded(door, session, setup_cells=options.setup_cells)

@@ -7,11 +7,15 @@ import inspect
 import json
 import linecache
 import sys
+import sysconfig
+import traceback
 import types
 import typing
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from ipyagent_sessions.agent.own import AgentWorkflow, is_agent
 from ipyagent_sessions.commands.door import VARIABLE, Door
@@ -24,6 +28,9 @@ from ipyagent_sessions.session import Session
 from ipyagent_sessions.state import SystemState
 
 SETUP_TAG: Final = "agent-setup"
+_INSTALLED: Final = ("<frozen ", *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")))
+"""How the files begin that are nobody's here."""
+_MODULE: Final = "module:name, from this folder or an installed package"
 
 
 def find(door: Door, name: str) -> Workflow:
@@ -110,38 +117,79 @@ def asking(door: Door, session: str) -> str:
 
 def _imported(target: str) -> Any:
     module, _, name = target.partition(":")
+    if module.startswith(".") or not module or not name:
+        raise UsageError(f"{target!r} names no workflow", hint=_MODULE)
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
         found: Any = importlib.import_module(module)
         for part in name.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
-        raise UsageError(
-            f"{target} cannot be imported: {error}", hint="module:name, from this folder or an installed package"
-        ) from error
+    except (Exception, SystemExit) as error:  # somebody's module is run: it may raise anything
+        where = _place(error)
+        if not where and isinstance(error, ImportError | AttributeError):
+            raise UsageError(f"{target} cannot be imported: {error}", hint=_MODULE) from error
+        raise UsageError(f"{target} cannot be imported: {where}{_told(error)}", hint="mend it there") from error
     return found
 
 
+def _place(error: BaseException) -> str:
+    """Where in somebody's file the error was: "flows.py line 3: ", empty when it was in none."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename} line {error.lineno}: " if error.filename else ""
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [f for f in frames if f.filename != __file__ and not f.filename.startswith(_INSTALLED)]
+    return f"{theirs[-1].filename} line {theirs[-1].lineno}: " if theirs else ""
+
+
+def _told(error: BaseException) -> str:
+    """The error in one line."""
+    said = (error.msg if isinstance(error, SyntaxError) else str(error)).strip()
+    return " ".join(f"{type(error).__name__}: {said}".split()) if said else type(error).__name__
+
+
 def run_setup_cells(notebook: Path) -> int:
-    """Run the notebook's cells tagged `agent-setup` in `__main__`; returns how many there were.  They are plain Python."""
-    cells = [
-        c
-        for c in json.loads(notebook.read_text("utf-8-sig")).get("cells", [])
-        if c.get("cell_type") == "code" and SETUP_TAG in c.get("metadata", {}).get("tags", [])
-    ]
-    for i, cell in enumerate(cells):
-        source = cell["source"] if isinstance(cell["source"], str) else "".join(cell["source"])
+    """Run the notebook's cells tagged `agent-setup` in `__main__`; returns how many there were.  They are plain Python.
+
+    Raises UsageError naming the notebook, or the cell and the line, when one cannot be read or raises.
+    """
+    cells = _tagged(notebook)
+    for i, source in enumerate(cells):
         file = f"<{notebook.name} {SETUP_TAG} {i + 1}>"
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
         try:
             code = compile(source, file, "exec")
-        except SyntaxError as error:
-            raise UsageError(
-                f"{file} is not plain Python: {error.msg} (line {error.lineno})", hint="leave magics out of it"
-            ) from error
-        exec(code, vars(sys.modules["__main__"]))
+        except (SyntaxError, ValueError) as error:
+            raise UsageError(f"{file} is not plain Python: {_in_line(error)}", hint="leave magics out of it") from error
+        try:
+            exec(code, vars(sys.modules["__main__"]))
+        except (Exception, SystemExit) as error:  # somebody's cell may raise anything
+            raise UsageError(f"{_place(error)}{_told(error)}", hint="mend the cell, or resume it in its notebook") from error
     return len(cells)
+
+
+def _in_line(error: SyntaxError | ValueError) -> str:
+    return f"{error.msg} (line {error.lineno})" if isinstance(error, SyntaxError) else str(error)
+
+
+def _tagged(notebook: Path) -> list[str]:
+    """The sources of the notebook's cells tagged `agent-setup`.  Raises UsageError when it is no notebook."""
+    try:
+        cells = msgspec.json.decode(notebook.read_bytes().removeprefix(b"\xef\xbb\xbf"), type=_Notebook).cells
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UsageError(f"{notebook} is not a notebook: {error}", hint="restore it, or resume the task elsewhere") from error
+    tagged = [c for c in cells if c.cell_type == "code" and SETUP_TAG in c.metadata.get("tags", ())]
+    return [c.source if isinstance(c.source, str) else "".join(c.source) for c in tagged]
+
+
+class _Cell(msgspec.Struct):
+    cell_type: str = ""
+    metadata: dict[str, Any] = {}
+    source: str | list[str] = ""
+
+
+class _Notebook(msgspec.Struct):
+    cells: list[_Cell]
 
 
 def arguments(
@@ -194,7 +242,7 @@ def arguments(
 def _annotations(workflow: Workflow) -> dict[str, Any]:
     try:
         return typing.get_type_hints(workflow.function)
-    except (NameError, TypeError):
+    except (NameError, TypeError, AttributeError, SyntaxError):
         return {}
 
 
@@ -223,13 +271,13 @@ def _value(text: str, kind: Any, name: str, namespace: Mapping[str, Any] | None)
         if kind is None:
             return _literal(text)
         return json.loads(text)
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, RecursionError) as error:
         wanted = getattr(kind, "__name__", str(kind))
-        raise UsageError(f"--{name}: {text!r} is no {wanted}") from error
+        raise UsageError(f"--{name}: {text[:80]!r} is no {wanted}") from error
 
 
 def _literal(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import email.utils
 import errno
+import re
 import signal
 import socket
 import urllib.error
@@ -40,6 +41,7 @@ _CLIENTS: Final = {
 _BUSY: Final = frozenset({408, 425, 429, 529})
 _NEVER: Final = frozenset({501, 505, 511})
 """Of a server's own failures those that no waiting mends."""
+"""More digits are no number of tries, nor of seconds that anybody waits."""
 _FIRST_S: Final = 5.0
 _LONGEST_S: Final = 600.0
 _GROWTH: Final = 4.0
@@ -141,6 +143,5 @@ def policy(text: str | None) -> int | None:
     kind, _, number = text.partition(":")
     if kind == "ask" and not number:
         return 0
-    if kind == "auto" and number.isdigit() and 0 < int(number) <= 100:
-        return int(number)
-    raise UsageError(f"--recover {text}: not known", hint="ask, or auto:N with N from 1 to 100")
+    if kind == "auto" and         return int(number)
+    raise UsageError(f"--recover {text[:80]}: not known", hint="ask, or auto:N with N from 1 to 100")
