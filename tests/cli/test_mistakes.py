@@ -12,6 +12,8 @@ import pytest
 from tests.cli.conftest import Terminal
 from tests.cli.test_cli import of_notebook
 
+from ipyagent_sessions.commands import parser
+from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.events import payload_of
 from ipyagent_sessions.store import Store
 
@@ -156,3 +158,13 @@ def test_a_user_s_name_that_is_no_text_is_no_reason_not_to_work(terminal: Termin
     monkeypatch.setattr(getpass, "getuser", lambda: "me\udcff")
     assert terminal("run", "flows:audit").status == 1
     assert terminal("deny").status == 0
+
+
+@pytest.mark.parametrize("line", ["delete", "rename x", "checkpoint", "import", "log --last x", "fork --at"])
+def test_the_usage_that_a_magic_tells_is_whole(line: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        parser.parse("%agent", line.split())
+    command = line.split()[0]
+    assert raised.value.message.startswith(f"%agent {command}: ")
+    assert raised.value.hint.startswith(f"usage: %agent {command} ")
+    assert "{" not in raised.value.hint

@@ -270,7 +270,9 @@ def parse(prefix: str, words: list[str]) -> argparse.Namespace:
         return root.parse_args(words)
     ours, theirs = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
     if ours and ours[0] in commands and ours[0] != "run":  # options may stand between an ID and a FILE
-        parsed, rest = commands[ours[0]].parse_known_intermixed_args(ours[1:], argparse.Namespace(command=ours[0]))
+        command = commands[ours[0]]
+        command.usage = command.format_usage().removeprefix("usage: ").replace("%", "%%")  # argparse keeps it unescaped
+        parsed, rest = command.parse_known_intermixed_args(ours[1:], argparse.Namespace(command=ours[0]))
     else:
         parsed, rest = root.parse_known_args(ours)
     if parsed.command == "run":
