@@ -35,6 +35,7 @@ _EVENTS: Final = {
 SECTIONS: Final = ("checkpoint", "memory", "model", "models", "mcp", "permissions", "budget", "tools", "secrets")
 """The top keys of a configuration file: when checkpoints are taken, and the settings of agents (`agent.sections`)."""
 _LAYERS: Final = ("business_state", "execution_state", "system_state")
+_NEVER: Final = "without time_interval among the triggers none is taken by time"
 PROJECT_FILE: Final = "ipyagent.yaml"
 """Its name in a folder.  It may loosen permissions, so no tool of an agent may write it."""
 VARIABLE: Final = "IPYAGENT_CONFIG"
@@ -122,18 +123,35 @@ def _triggers(listed: Any) -> tuple[float | None, list[str], list[str]]:
             raise ConfigError(f"{where}.type: {kind!r} is not known", hint="time_interval, event or state_change")
         mapping(trigger, where, allowed[kind])
         if kind == "time_interval":
-            interval = seconds(trigger.get("interval", "5m"), f"{where}.interval")
+            if interval is not None:
+                raise ConfigError(f"{where}: a second time_interval", hint="keep one of them")
+            interval = _interval(trigger.get("interval", "5m"), f"{where}.interval")
         elif kind == "event":
-            for j, name in enumerate(sequence(trigger.get("events", []), f"{where}.events")):
+            for j, name in enumerate(_some(trigger, "events", where, "activity_completed")):
                 if not isinstance(name, str) or name not in _EVENTS:
                     raise ConfigError(f"{where}.events[{j}]: {name!r} is not known", hint=", ".join(sorted(_EVENTS)))
                 events.append(_EVENTS[name])
         else:
-            for j, path in enumerate(sequence(trigger.get("paths", []), f"{where}.paths")):
+            for j, path in enumerate(_some(trigger, "paths", where, "business_state.current_goal")):
                 if str(path).partition(".")[0] not in _LAYERS:
                     raise ConfigError(f"{where}.paths[{j}]: {path!r} is in none of the layers", hint=", ".join(_LAYERS))
                 paths.append(str(path))
     return interval, events, paths
+
+
+def _interval(value: Any, where: str) -> float:
+    interval = seconds(value, where)
+    if not interval:
+        raise ConfigError(f"{where}: {value!r} is no time between two checkpoints", hint=f"write it as 5m; {_NEVER}")
+    return interval
+
+
+def _some(trigger: dict[str, Any], key: str, where: str, such: str) -> list[Any]:
+    """A list without which a trigger would do nothing."""
+    listed = sequence(trigger.get(key, []), f"{where}.{key}")
+    if not listed:
+        raise ConfigError(f"{where}.{key}: names nothing, so nothing is triggered", hint=f"for example [{such}]")
+    return listed
 
 
 def _include(listed: Any, ignored: list[str]) -> int:
@@ -211,7 +229,12 @@ def read_yaml(path: Path) -> Any:
     import yaml
 
     try:
-        return yaml.safe_load(path.read_text("utf-8-sig"))
+        if path.exists() and not path.is_file():
+            raise ConfigError(f"{path}: cannot be read: it is no file", hint="rename it, and put a file of settings there")
+        loader = yaml.SafeLoader(path.read_text("utf-8-sig"))
+        node = loader.get_single_node()
+        _refuse_twice(path, node)
+        return None if node is None else loader.construct_document(node)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}", hint="it must be a text file in UTF-8") from error
     except yaml.MarkedYAMLError as error:
@@ -222,6 +245,29 @@ def read_yaml(path: Path) -> Any:
         raise ConfigError(f"{path}: nested too deeply to be read", hint="look for brackets that are not closed") from error
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that is none, a number of thousands of digits
         raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}", hint="put a text in quotes") from error
+
+
+def _refuse_twice(path: Path, top: Any) -> None:
+    """Raise ConfigError for a key that stands twice in a mapping: YAML would let the first go without a word."""
+    seen, left = set[int](), [top]
+    while left:
+        node = left.pop()
+        if id(node) in seen or not isinstance(getattr(node, "value", None), list):  # an alias is the node that it names
+            continue
+        seen.add(id(node))
+        lines: dict[tuple[str, str], int] = {}
+        for part in node.value:
+            key, value = part if isinstance(part, tuple) else (None, part)
+            left += [key, value]
+            if key is None or not isinstance(key.value, str):
+                continue
+            mark, name = key.start_mark, (key.tag, key.value)
+            if name in lines:
+                where = f"line {mark.line + 1}, column {mark.column + 1}"
+                raise ConfigError(
+                    f"{path}: {where}: {key.value[:60]!r} stands there again", hint=f"it is in line {lines[name]} already"
+                )
+            lines[name] = mark.line + 1
 
 
 @contextlib.contextmanager
@@ -268,7 +314,12 @@ def user_file(environ: Mapping[str, str]) -> Path | None:
     import platformdirs
 
     path = platformdirs.user_config_path("ipyagent", appauthor=False) / "config.yaml"
-    return path if path.is_file() else None
+    return path if _stands(path) else None
+
+
+def _stands(path: Path) -> bool:
+    """Whether anything is at `path`: what cannot be read as settings is an error, not the same as none."""
+    return path.exists() or path.is_symlink()
 
 
 def project_file(folder: Path) -> Path | None:
@@ -279,7 +330,7 @@ def project_file(folder: Path) -> Path | None:
     folder = folder.resolve()
     ways = [folder, *folder.parents]
     top = next((i for i, place in enumerate(ways) if (place / ".git").exists()), 0)
-    return next((place / PROJECT_FILE for place in ways[: top + 1] if (place / PROJECT_FILE).is_file()), None)
+    return next((place / PROJECT_FILE for place in ways[: top + 1] if _stands(place / PROJECT_FILE)), None)
 
 
 def settings_files(folder: Path) -> list[Path]:

@@ -56,6 +56,11 @@ WRONG = {
     "budget: {task: {steps: many}}": "budget.task.steps: 'many' is not a number; write 100, 50k or 2M",
     "memory: {retention: soon}": "memory.retention: 'soon' is not a duration; write it as 60s, 5m, 2h or 7d",
     "checkpoint: {include: [{full_state: 7}]}": "checkpoint.include[0].full_state: 7 is not known; write true",
+    "checkpoint: {triggers: [{type: state_change, paths: [business_state.nope]}]}": (
+        "checkpoint.triggers: 'business_state.nope': business_state has no 'nope'; "
+        "a workflow's own values are under business_state.values"
+    ),
+    "memory: {}\nmemory: {}": "line 2, column 1: 'memory' stands there again; it is in line 1 already",
     "checkpoint: [": "not valid YAML: line 1, column 14: expected the node content, but found '<stream end>'; mend it there",
     "[]": "must hold a mapping, not list; for example: model: openai:NAME",
     "[" * 5000: "nested too deeply to be read; look for brackets that are not closed",
@@ -157,3 +162,17 @@ def test_a_file_that_is_asked_about_is_read_whole(folder: Path, terminal: Termin
     said = terminal("config", "--file", "mine.yaml")
     assert said.status == 1
     assert "mine.yaml: permissions.effects.irreversible: 'maybe' is not known" in said.err
+
+
+def test_a_folder_where_a_file_of_settings_has_to_be_is_told(folder: Path, terminal: Terminal) -> None:
+    (folder / "ipyagent.yaml").mkdir()
+    said = terminal("run", "flows:audit")
+    assert (said.status, said.out) == (1, "")
+    assert "ipyagent.yaml: cannot be read: it is no file" in said.err
+    assert "it is no file" in terminal("doctor").out
+
+
+def test_paths_that_a_state_has_are_accepted(folder: Path, terminal: Terminal) -> None:
+    paths = "business_state, business_state.values.mine, system_state.spent"
+    (folder / "ipyagent.yaml").write_text(f"checkpoint: {{triggers: [{{type: state_change, paths: [{paths}]}}]}}")
+    assert terminal("config").status == 0

@@ -94,6 +94,11 @@ WRONG = {
     "checkpoint: {triggers: [{type: event, events: [a_b]}]}": "checkpoint.triggers[0].events[0]: 'a_b'",
     "checkpoint: {triggers: [{type: event, events: [[x]]}]}": "checkpoint.triggers[0].events[0]",
     "checkpoint: {triggers: [{type: state_change, paths: [business.goal]}]}": "checkpoint.triggers[0].paths[0]: 'business",
+    "checkpoint: {triggers: [{type: time_interval, interval: 0s}]}": "checkpoint.triggers[0].interval: '0s' is no time",
+    "checkpoint: {triggers: [{type: time_interval, interval: 0}]}": "checkpoint.triggers[0].interval: 0 is no time",
+    "checkpoint: {triggers: [{type: time_interval}, {type: time_interval, interval: 9m}]}": "checkpoint.triggers[1]: a second",
+    "checkpoint: {triggers: [{type: event}]}": "checkpoint.triggers[0].events: names nothing",
+    "checkpoint: {triggers: [{type: state_change, paths: []}]}": "checkpoint.triggers[0].paths: names nothing",
     "checkpoint: {triggers: 5m}": "checkpoint.triggers: must be a list, not str",
     "checkpoint: {include: [{event_history: all}]}": "checkpoint.include[0].event_history: 'all' is not known",
     "checkpoint: {include: [{event_history: last_100000}]}": "checkpoint.include[0].event_history",
@@ -149,6 +154,9 @@ def test_a_file_with_a_byte_order_mark_and_crlf_loads(tmp_path: Path) -> None:
         (b"checkpoint: 2026-13-45", "not valid YAML: month must be in 1..12"),
         (b"checkpoint: " + b"9" * 5000, "not valid YAML: Exceeds the limit"),
         (b"\xff\xfe\x00", "cannot be read"),
+        (b"checkpoint: {}\nmemory: {}\ncheckpoint: {}", "line 3, column 1: 'checkpoint' stands there again"),
+        (b"a: &a\n  - x: {b: 1, c: 2, b: 3}\nd: *a", "line 2, column 21: 'b' stands there again"),
+        (b'"\\n": 1\n"\\n": 2', "line 2, column 1: '\\n' stands there again"),
         (b"checkpoint: {x: 1}", "checkpoint.x: unknown key"),
         (b"[]", "must be a mapping, not list"),
         (b"0", "must be a mapping, not int"),
@@ -162,6 +170,19 @@ def test_a_file_that_is_wrong_is_named_in_one_line(tmp_path: Path, body: bytes, 
     assert raised.value.message.startswith(f"{path}: ")
     assert says in raised.value.message
     assert "\n" not in str(raised.value)
+
+
+def test_what_is_no_file_is_not_the_same_as_none(tmp_path: Path) -> None:
+    (tmp_path / "ipyagent.yaml").mkdir()
+    path = config.project_file(tmp_path)
+    assert path is not None
+    with pytest.raises(ConfigError, match=r"ipyagent\.yaml: cannot be read: it is no file; rename it"):
+        config.load(path)
+    path.rmdir()
+    path.symlink_to("nowhere")
+    assert config.project_file(tmp_path) == path
+    with pytest.raises(ConfigError, match="cannot be read"):
+        config.load(path)
 
 
 def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from ipyagent_sessions.agent.secrets import Secrets
 from ipyagent_sessions.agent.sections import KEYS, Budget, ModelEntry, Permissions, Tools
 from ipyagent_sessions.agent.tools.mcp_config import Server
 from ipyagent_sessions.errors import ConfigError
+from ipyagent_sessions.run import triggers
 
 _DEFAULTS: Final[dict[str, Any]] = {
     "permissions": {"effects": {"none": "auto", "idempotent": "auto", "irreversible": "ask"}},
@@ -50,7 +51,7 @@ def check_file(path: Path) -> None:
     document = layers.read(path)
     with config.naming(path):
         sections.read(document)
-        config.checkpoint_policy(document)
+        triggers.check_paths(config.checkpoint_policy(document).paths)
         config.memory_policy(document)
 
 

@@ -77,7 +77,7 @@ def show_config(door: Door, file: str | None) -> Shown:
     policy = policy_of(door, file)
     source = file or policy_file(door) or f"defaults; put a checkpoint block into {config.PROJECT_FILE}"
     rows: list[list[Any]] = [
-        ["checkpoint: interval", formats.duration(policy.interval_s) if policy.interval_s else "never by time"],
+        ["checkpoint: interval", "never by time" if policy.interval_s is None else formats.duration(policy.interval_s)],
         ["checkpoint: events", ", ".join(policy.events) or "none"],
         ["checkpoint: state paths", ", ".join(policy.paths) or "none"],
         ["checkpoint: always", "end of a stage, end of a task, by hand"],

@@ -12,6 +12,7 @@ import msgspec
 
 from ipyagent_sessions.clock import Clock
 from ipyagent_sessions.config import CheckpointPolicy
+from ipyagent_sessions.errors import ConfigError
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.folding.activities import UNCOUNTED
 from ipyagent_sessions.state import State
@@ -85,6 +86,17 @@ class Triggers:
         if write:
             self._materialised, self._since = now, 0
         return write
+
+
+def check_paths(paths: tuple[str, ...]) -> None:
+    """Raise ConfigError for a path that no state has, as far as that can be known: of a layer, the field."""
+    for path in paths:
+        layer, *fields = path.split(".")
+        if fields and fields[0] not in getattr(State(), layer).__struct_fields__:
+            raise ConfigError(
+                f"checkpoint.triggers: {path!r}: {layer} has no {fields[0]!r}",
+                hint="a workflow's own values are under business_state.values",
+            )
 
 
 def _at(state: State, path: str) -> Any:
