@@ -6,14 +6,11 @@ import argparse
 import contextlib
 import getpass
 import io
-import json
 import os
 import sys
 import time
 from pathlib import Path
 from typing import Any, Final
-
-import msgspec
 
 from ipyagent_sessions import events
 from ipyagent_sessions.commands import parser, supervise
@@ -28,6 +25,7 @@ from ipyagent_sessions.run.launch import Origin
 from ipyagent_sessions.run.worker import TaskHandle
 from ipyagent_sessions.store import Store
 from ipyagent_sessions.textsafe import json_lines, plain, plain_lines
+from ipyagent_sessions.views import programs
 from ipyagent_sessions.views.shown import Shown
 
 USAGE: Final = """usage: ipyagent [--store FOLDER] [--json] COMMAND ...
@@ -172,7 +170,7 @@ def _print(result: Any, *, as_json: bool) -> int:
     else:
         data, text = result.rows(), str(result)
     if as_json:
-        print(json_lines(json.dumps(msgspec.to_builtins(data, enc_hook=repr), ensure_ascii=False, indent=None)))
+        print(json_lines(programs.as_json(data)))
     elif text:
         print(plain_lines(text))
     return int(isinstance(result, Judged) and result.failed)

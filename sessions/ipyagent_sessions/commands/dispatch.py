@@ -11,6 +11,7 @@ from ipyagent_sessions.commands import ask, carry, check, health, look, outside,
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.commands.follow import Screen
 from ipyagent_sessions.errors import NotFound, UsageError
+from ipyagent_sessions.views import programs
 from ipyagent_sessions.views.shown import Shown
 
 
@@ -55,10 +56,17 @@ def _help(door: Door, screen: Screen, options: argparse.Namespace) -> Shown:
 
 
 def _sql(door: Door, screen: Screen, options: argparse.Namespace) -> Any:
-    query = " ".join(options.query).strip()
+    query = options.query.strip()
     if not query:
         raise UsageError("sql needs a query", hint=f'{door.prefix} sql "select event_type, count(*) from events group by 1"')
-    return door.store.sql(query)
+    result = door.store.sql(query)
+    if options.format == "table":
+        return result
+    rows = result.rows()
+    if result.problems:
+        screen.final(Shown("\n".join(f"Not complete: {problem}" for problem in result.problems)))
+    text = programs.as_json(rows) if options.format == "json" else programs.as_csv(result.columns, rows)
+    return Shown(text, None, rows)
 
 
 def _ask(door: Door, screen: Screen, options: argparse.Namespace) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 from typing import Final, NoReturn
 
@@ -204,8 +205,13 @@ def _looking(commands: dict[str, _Parser]) -> None:
         "--last", type=whole, default=200, metavar="N", help="show the newest N events; default: 200"
     )
     commands["replay"].add_argument("--to", metavar="SEQ|LABEL", help="an event, or a checkpoint's label")
-    commands["sql"].add_argument("query", nargs=argparse.REMAINDER, metavar="QUERY")
+    commands["sql"].add_argument(
+        "query", nargs="?", default="", metavar="QUERY", help="in quotes; options before or behind it"
+    )
     commands["sql"].add_argument("--out", metavar="VAR", default=None, help="put the result into this variable")
+    commands["sql"].add_argument(
+        "--format", choices=["table", "json", "csv"], default="table", help="of what is printed; default: table"
+    )
     _files(commands)
     commands["verify"].add_argument("id", nargs="?", metavar="ID", help="a session; default: the whole store")
     commands["verify"].add_argument(
@@ -252,14 +258,39 @@ def split(line: str) -> list[str]:
 
 
 def _sql_words(rest: str) -> list[str]:
+    """The options, and the query as it is written: after a line of a notebook's cell, or in quotes with options behind it."""
     words = ["sql"]
-    if rest.startswith("--out"):
-        _, name, *after = [*rest.split(maxsplit=2), ""]
-        words += ["--out", name]
-        rest = after[0] if after else ""
-    if len(rest) > 1 and rest[0] == rest[-1] and rest[0] in "'\"" and rest[0] not in rest[1:-1]:
-        rest = rest[1:-1]
+    while option := _SQL_OPTION.match(rest):
+        words += option[0].split()
+        rest = rest[option.end() :]
+    if quoted := _SQL_QUOTED.fullmatch(rest):
+        return [*words, quoted[2], *quoted[3].split()]
     return [*words, rest]
+
+
+_SQL_OPTION: Final = re.compile(r"--(?:out|format)(=\S*|\s+\S+)\s*")
+_SQL_QUOTED: Final = re.compile(r"""(['"])((?:(?!\1).)*)\1((?:\s+--[a-z].*)?)""", re.DOTALL)
+"""No statement of SQL begins with a quote."""
+
+
+def _parse_sql(command: _Parser, words: list[str]) -> argparse.Namespace:
+    """The words of `sql`: options, the query in one word or several, options.  Raises UsageError for what is no option.
+
+    A word with a space is no option: a query may begin with a comment.
+    """
+    start = 0
+    while start < len(words) and _OPTION.fullmatch(words[start]):
+        start += 1 if "=" in words[start] else 2
+    end = next((i for i in range(start, len(words)) if _OPTION.fullmatch(words[i])), len(words))
+    parsed, rest = command.parse_known_args([*words[:start], *words[end:]], argparse.Namespace(command="sql"))
+    rest += filter(None, [parsed.query])
+    if rest:
+        raise UsageError(f"{command.prog}: {rest[0]!r} is not known", hint=command.in_line())
+    parsed.query = " ".join(words[start:end])
+    return parsed
+
+
+_OPTION: Final = re.compile(r"--[a-z]\S*")
 
 
 def parse(prefix: str, words: list[str]) -> argparse.Namespace:
@@ -267,7 +298,7 @@ def parse(prefix: str, words: list[str]) -> argparse.Namespace:
     root, commands = build(prefix)
     words = words or ["help"]
     if words[0] == "sql":
-        return root.parse_args(words)
+        return _parse_sql(commands["sql"], words[1:])
     ours, theirs = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
     if ours and ours[0] in commands and ours[0] != "run":  # options may stand between an ID and a FILE
         command = commands[ours[0]]
