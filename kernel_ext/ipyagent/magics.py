@@ -48,8 +48,8 @@ class AgentMagics(Magics):
 
         return Talk()
 
-    def door(self) -> Door:
-        """This notebook as a place where commands are given."""
+    def door(self, *, lenient: bool = False) -> Door:
+        """This notebook as a place where commands are given; with `lenient` also beside a store that cannot be read."""
         from ipyagent_sessions.commands.door import Door
         from ipyagent_sessions.log.lease import this_process
         from ipyagent_sessions.run.launch import Origin
@@ -59,7 +59,7 @@ class AgentMagics(Magics):
         holder = this_process(kernel=origin.kernel_id(), by="notebook")
         where = Origin(origin.notebook(shell), origin.cell_id(shell), holder)
         headless = origin.is_headless(shell)
-        return Door(Store(), origin.actor(), where, shell.user_ns, headless, "%agent", Path.cwd(), self.talk)
+        return Door(Store(lenient=lenient), origin.actor(), where, shell.user_ns, headless, "%agent", Path.cwd(), self.talk)
 
     @property
     def here(self) -> InteractiveShell:
@@ -80,7 +80,7 @@ class AgentMagics(Magics):
         name = getattr(options, "out", None)
         if name and not name.isidentifier():
             raise UsageError(f"--out {name}: not the name of a variable")
-        door = self.door()
+        door = self.door(lenient=options.command == "doctor")
         with self._foreground(options), self._surrounded(door):
             result = perform(door, CellScreen(headless=door.headless, work=self.main.lend), options)
         if isinstance(result, TaskHandle):

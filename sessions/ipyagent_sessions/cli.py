@@ -86,7 +86,7 @@ def main(argv: list[str] | None = None) -> int:
         if "-h" in words or "--help" in words:
             words = ["help", words[0]]
         options = parser.parse("ipyagent", words)
-        door = _door(store)
+        door = _door(store, lenient=options.command == "doctor")
         tries = _tries(door, options)
         if tries and supervise.wanted() and not options.bg:
             return supervise.run(door.store, list(sys.argv[1:] if argv is None else argv), tries)
@@ -133,7 +133,7 @@ def _globals(words: list[str]) -> tuple[str | None, bool, list[str]]:
     return store, as_json, words
 
 
-def _door(root: str | None) -> Door:
+def _door(root: str | None, *, lenient: bool) -> Door:
     """A terminal: no namespace, and nobody to answer when it is not one.
 
     A process that a kernel started (`!ipyagent run ...` in a cell) inherits the notebook's path, so its tasks belong
@@ -141,7 +141,7 @@ def _door(root: str | None) -> Door:
     actor = f"user:{_user()}@terminal"
     notebook = os.environ.get("JPY_SESSION_NAME") or None
     return Door(
-        Store(root),
+        Store(root, lenient=lenient),
         actor,
         Origin(notebook, holder=this_process(by=f"terminal of {_user()}")),
         None,

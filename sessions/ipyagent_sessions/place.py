@@ -82,7 +82,8 @@ HEADER: Final = msgspec.json.Decoder(Header)
 class Place:
     """A store's folder at `root` (default: `config.store_path()`).  It is made with its first session: looking makes none.
 
-    Raises NewerFormat for a store of a newer version.
+    Raises NewerFormat for a store of a newer version, and IpyagentError when `store.json` is damaged; a `lenient` one, which is
+    only looked at, has that as its `problem`.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Place:
         clock: Clock | None = None,
         ids: Ids | None = None,
         disk: Disk | None = None,
+        lenient: bool = False,
     ) -> None:
         self.root = Path(root) if root is not None else config.store_path()
         self.clock: Clock = clock or SystemClock()
@@ -100,7 +102,14 @@ class Place:
         self.sessions_folder = self.root / "s"
         self.workspaces_folder = self.root / "w"
         self._file = self.root / "store.json"
-        self._id = self._read()
+        self._id: str | None = None
+        self.problem: IpyagentError | None = None
+        try:
+            self._id = self._read()
+        except IpyagentError as error:
+            if not lenient:
+                raise
+            self.problem = error
         self._sweep()
 
     @cached_property

@@ -117,3 +117,21 @@ def test_without_store_json_a_task_goes_on(terminal: Terminal, folder: Path, don
     assert not (folder / "store" / "store.json").exists()
     assert terminal("approve", done).status == 0
     assert terminal("resume", done).status == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "state", "told"),
+    [
+        ("x", "damaged", "store.json is damaged"),
+        ('{"id":"x","format":99}', "newer", "has format 99, this version reads up to"),
+    ],
+)
+def test_the_doctor_sees_a_store_that_nobody_else_can_open(
+    terminal: Terminal, folder: Path, done: str, body: str, state: str, told: str
+) -> None:
+    (folder / "store" / "store.json").write_text(body)
+    assert terminal("ls").status == 1
+    said = terminal("doctor", "--json")
+    (row,) = (row for row in json.loads(said.out) if row["what"] == "store")
+    assert (said.status, row["state"], told in row["to do"]) == (0, state, True)
+    assert (folder / "store" / "store.json").read_text() == body

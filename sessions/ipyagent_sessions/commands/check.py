@@ -18,7 +18,7 @@ from ipyagent_sessions.agent import layers
 from ipyagent_sessions.agent.settings import Settings, check_file
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.config import CheckpointPolicy, MemoryPolicy
-from ipyagent_sessions.errors import ConfigError
+from ipyagent_sessions.errors import ConfigError, NewerFormat
 from ipyagent_sessions.log.lease import uses_soft_lock
 from ipyagent_sessions.verify import identity
 from ipyagent_sessions.views import formats
@@ -114,7 +114,9 @@ def _place(door: Door) -> list[list[str]]:
     """The store and the disk under it."""
     store, root = door.store, door.store.root
     there = next(folder for folder in (root, *root.absolute().parents) if folder.is_dir())
-    known = f"{root} (id {store.id}, {len(store.session_ids())} sessions)" if store.exists() else f"none yet at {root}"
+    known = f"none yet at {root}"
+    if store.exists():
+        known = f"{root} ({f'id {store.id}, ' if store.problem is None else ''}{len(store.session_ids())} sessions)"
     free = psutil.disk_usage(str(there)).free
     room = ("ok", "") if free > _LOW else ("low", "free some space: tasks suspend when the log cannot be written")
     locks = ["the system's", "ok", ""]
@@ -122,7 +124,9 @@ def _place(door: Door) -> list[list[str]]:
         advice = "this file system has no locks (a network home?); set IPYAGENT_STORE to a local folder"
         locks = ["marker files", "weaker", advice]
     state = _writable(there)
-    if store.exists() and identity.look(store) is not None:
+    if store.problem is not None:
+        state = ("newer" if isinstance(store.problem, NewerFormat) else "damaged", str(store.problem))
+    elif store.exists() and identity.look(store) is not None:
         state = ("damaged", "ipyagent verify says what is wrong with store.json")
     return [["store", known, *state], ["disk", f"{formats.size(free)} free", *room], ["locks", *locks]]
 
@@ -139,7 +143,7 @@ def _processes(door: Door) -> list[list[str]]:
 
 
 def _formats(door: Door) -> list[list[str]]:
-    if not door.store.exists():
+    if not door.store.exists() or door.store.problem is not None:
         return []
     if upgrade.is_due(door.store):
         return [["formats", "some files are of an older version", "older", "ipyagent upgrade lists them"]]
