@@ -82,8 +82,8 @@ HEADER: Final = msgspec.json.Decoder(Header)
 class Place:
     """A store's folder at `root` (default: `config.store_path()`).  It is made with its first session: looking makes none.
 
-    Raises NewerFormat for a store of a newer version, and IpyagentError when `store.json` is damaged; a `lenient` one, which is
-    only looked at, has that as its `problem`.
+    Raises NewerFormat for a store of a newer version, and IpyagentError when `store.json` is damaged; a `lenient` one, which
+    is only looked at, has that as its `problem`.
     """
 
     def __init__(

@@ -78,8 +78,8 @@ def test_a_server_is_waited_for_as_long_as_it_asks() -> None:
     assert outage.asked_wait(Answered(429, {"Retry-After": date}), 1_000_000) == 90
     assert outage.asked_wait(Answered(429, {"Retry-After": date}), 2_000_000) == 0
     assert outage.asked_wait(Answered(429, {"Retry-After": "soon"}), 0) == 0
-    for absurd in ("²", "9" * 400):
-        assert outage.asked_wait(Answered(429, {"Retry-After": absurd}), 0) == 0
+    assert outage.asked_wait(Answered(429, {"Retry-After": "²"}), 0) == 0
+    assert outage.asked_wait(Answered(429, {"Retry-After": "9" * 400}), 0) == 86_400, "nobody is waited for longer than a day"
     assert outage.asked_wait(ValueError(), 0) == outage.asked_wait(None, 0) == 0
 
 

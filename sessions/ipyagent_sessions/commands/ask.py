@@ -105,7 +105,7 @@ def _result(text: str) -> Any:
             f"--result has {len(text):,} characters", hint=f"at most {_LARGEST_RESULT:,}; name a file that holds it"
         )
     try:
-        return events.cleaned(json.loads(text))
+        return events.cleaned(json.loads(text))[0]
     except (ValueError, RecursionError) as error:
         raise UsageError(f"--result is not JSON: {error}", hint="""a text is written --result '"like this"'""") from error
 
@@ -113,7 +113,7 @@ def _result(text: str) -> Any:
 def _object(text: str) -> dict[str, Any]:
     """The JSON object of `--arguments`.  Raises UsageError."""
     try:
-        found = events.cleaned(json.loads(text))
+        found = events.cleaned(json.loads(text))[0]
     except (ValueError, RecursionError) as error:
         raise UsageError(f"--arguments: {error}", hint='a JSON object, such as \'{"path": "a.txt"}\'') from error
     if not isinstance(found, dict):

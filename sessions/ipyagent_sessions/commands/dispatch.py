@@ -29,7 +29,7 @@ def perform(door: Door, screen: Screen, options: argparse.Namespace) -> Any:
         )
     for name, said in vars(options).items():
         if name not in _AS_GIVEN:
-            setattr(options, name, events.cleaned(said))
+            setattr(options, name, events.cleaned(said)[0])
     for name in _SAID:
         if said := getattr(options, name, None):
             setattr(options, name, door.without_secrets(said))

@@ -41,7 +41,7 @@ _CLIENTS: Final = {
 _BUSY: Final = frozenset({408, 425, 429, 529})
 _NEVER: Final = frozenset({501, 505, 511})
 """Of a server's own failures those that no waiting mends."""
-"""More digits are no number of tries, nor of seconds that anybody waits."""
+_TRIES: Final = re.compile(r"[0-9]{1,3}")
 _FIRST_S: Final = 5.0
 _LONGEST_S: Final = 600.0
 _GROWTH: Final = 4.0
@@ -143,5 +143,6 @@ def policy(text: str | None) -> int | None:
     kind, _, number = text.partition(":")
     if kind == "ask" and not number:
         return 0
-    if kind == "auto" and         return int(number)
+    if kind == "auto" and _TRIES.fullmatch(number) and 0 < int(number) <= 100:
+        return int(number)
     raise UsageError(f"--recover {text[:80]}: not known", hint="ask, or auto:N with N from 1 to 100")
