@@ -211,7 +211,7 @@ def test_a_damaged_session_breaks_no_listing(folder: Path, terminal: Terminal) -
 
 
 def test_a_notebooks_tagged_cells_define_what_a_terminal_resumes(folder: Path, terminal: Terminal) -> None:
-    from ipyagent_sessions.commands.targets import run_setup_cells
+    from ipyagent_sessions.commands.code import run_setup_cells
 
     cell = {"cell_type": "code", "metadata": {"tags": ["agent-setup"]}, "source": ["answer_of_cell = 41 + 1\n"]}
     other = {"cell_type": "code", "metadata": {}, "source": ["raise SystemExit\n"]}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import nbformat
 import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from tests.kernel.notebook import DEADLINE_S, DEFINITIONS, Notebook
 
 from ipyagent import hello
@@ -72,7 +74,11 @@ def test_a_resume_without_the_definitions_says_which_cell_to_run_and_loses_nothi
         notebook.run("%load_ext ipyagent")
         refused = notebook.run("%agent resume @last")
         assert refused.error == "UsageError"
-        assert "run the cell that defines it" in refused.message
+        assert "run the cell that defines it, then the same again" in refused.message, "the notebook was never saved"
+        cells = [new_markdown_cell("# Audit"), new_code_cell(DEFINITIONS), new_code_cell("%agent run audit")]
+        nbformat.write(new_notebook(cells=cells), tmp_path / "a.ipynb")
+        told = notebook.run("%agent resume @last").message
+        assert "run the cell that defines it (cell 2: async def audit(ctx" in told
         notebook.run(DEFINITIONS)
         assert notebook.run("%agent resume @last").error is None
 

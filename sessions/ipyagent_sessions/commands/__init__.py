@@ -4,6 +4,7 @@ door        who asks, from where, and what is at hand there
 parser      the words a command line may have
 dispatch    from these words to the function that does it
 targets     from a name to the workflow, and from text to its arguments
+code        somebody's modules and cells, run to find what a target names
 look        ls, status, log, state, checkpoints, replay, sql: nothing is changed
 ask         pause, cancel, approve, deny, checkpoint, rename: left for the holder, or logged here
 start       run, resume, rerun, fork: what makes tasks

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
-import linecache
 import sys
-import sysconfig
-import traceback
 import types
 import typing
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
-
-import msgspec
+from typing import Any
 
 from ipyagent_sessions.agent.own import AgentWorkflow, is_agent
+from ipyagent_sessions.commands import code
 from ipyagent_sessions.commands.door import VARIABLE, Door
 from ipyagent_sessions.commands.parser import RUN_OPTIONS
 from ipyagent_sessions.errors import UsageError
@@ -27,16 +22,11 @@ from ipyagent_sessions.run.definitions import Workflow
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.state import SystemState
 
-SETUP_TAG: Final = "agent-setup"
-_INSTALLED: Final = ("<frozen ", *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")))
-"""How the files begin that are nobody's here."""
-_MODULE: Final = "module:name, from this folder or an installed package"
-
 
 def find(door: Door, name: str) -> Workflow:
     """The workflow of a name in the notebook, or of `module:name`.  Raises UsageError saying what there is instead."""
     if ":" in name:
-        found = _imported(name)
+        found = code.imported(name)
     else:
         if door.namespace is None:
             raise UsageError(f"{name!r} is not importable", hint="in a terminal write module:name")
@@ -83,17 +73,18 @@ def recorded(door: Door, session: Session, *, setup_cells: bool = False) -> Work
             f"session {session.id} was not made in this store: cells of the notebook it names are not run",
             hint="look at that notebook, and resume the task there",
         )
-    if setup_cells and door.namespace is None and notebook and Path(notebook).is_file() and run_setup_cells(Path(notebook)):
+    terminal = door.namespace is None
+    if setup_cells and terminal and notebook and Path(notebook).is_file() and code.run_setup_cells(Path(notebook)):
         found = getattr(sys.modules["__main__"], name, None)
         if isinstance(found, Workflow):
             return found
-    where = f" (cell {system.cell})" if system.cell else ""
-    hint = f"run the cell that defines it{where}, then the same again"
-    if door.namespace is None:
+    where = code.defining_cell(Path(notebook), name) if notebook and ours else ""
+    hint = f"run the cell that defines it{where and f' ({where})'}, then the same again"
+    if terminal:
         hint = "resume it in its notebook" + (f" {notebook}" if notebook else "")
         if notebook and ours:
-            tagged = f", or tag the cells there that define it {SETUP_TAG!r} and add --setup-cells"
-            hint += f": of those tagged {SETUP_TAG!r} none does" if setup_cells else tagged
+            tagged = f", or tag the cells there that define it {code.SETUP_TAG!r} and add --setup-cells"
+            hint += f": of those tagged {code.SETUP_TAG!r} none does" if setup_cells else tagged
     raise UsageError(f"{name!r}, the workflow of session {session.id}, is not defined here", hint=hint)
 
 
@@ -113,83 +104,6 @@ def going_on(door: Door, session: Session) -> str:
 def asking(door: Door, session: str) -> str:
     """The command that puts another prompt to the conversation of a session."""
     return f"{door.prefix} ask --session {session} ..." if door.prefix == "ipyagent" else f"%%agent --session {session}"
-
-
-def _imported(target: str) -> Any:
-    module, _, name = target.partition(":")
-    if module.startswith(".") or not module or not name:
-        raise UsageError(f"{target!r} names no workflow", hint=_MODULE)
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        found: Any = importlib.import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except (Exception, SystemExit) as error:  # somebody's module is run: it may raise anything
-        where = _place(error)
-        if not where and isinstance(error, ImportError | AttributeError):
-            raise UsageError(f"{target} cannot be imported: {error}", hint=_MODULE) from error
-        raise UsageError(f"{target} cannot be imported: {where}{_told(error)}", hint="mend it there") from error
-    return found
-
-
-def _place(error: BaseException) -> str:
-    """Where in somebody's file the error was: "flows.py line 3: ", empty when it was in none."""
-    if isinstance(error, SyntaxError):
-        return f"{error.filename} line {error.lineno}: " if error.filename else ""
-    frames = traceback.extract_tb(error.__traceback__)
-    theirs = [f for f in frames if f.filename != __file__ and not f.filename.startswith(_INSTALLED)]
-    return f"{theirs[-1].filename} line {theirs[-1].lineno}: " if theirs else ""
-
-
-def _told(error: BaseException) -> str:
-    """The error in one line."""
-    said = (error.msg if isinstance(error, SyntaxError) else str(error)).strip()
-    return " ".join(f"{type(error).__name__}: {said}".split()) if said else type(error).__name__
-
-
-def run_setup_cells(notebook: Path) -> int:
-    """Run the notebook's cells tagged `agent-setup` in `__main__`; returns how many there were.  They are plain Python.
-
-    Raises UsageError naming the notebook, or the cell and the line, when one cannot be read or raises.
-    """
-    cells = _tagged(notebook)
-    for i, source in enumerate(cells):
-        file = f"<{notebook.name} {SETUP_TAG} {i + 1}>"
-        linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-        try:
-            code = compile(source, file, "exec")
-        except (SyntaxError, ValueError) as error:
-            raise UsageError(f"{file} is not plain Python: {_in_line(error)}", hint="leave magics out of it") from error
-        try:
-            exec(code, vars(sys.modules["__main__"]))
-        except (Exception, SystemExit) as error:  # somebody's cell may raise anything
-            raise UsageError(f"{_place(error)}{_told(error)}", hint="mend the cell, or resume it in its notebook") from error
-    return len(cells)
-
-
-def _in_line(error: SyntaxError | ValueError) -> str:
-    return f"{error.msg} (line {error.lineno})" if isinstance(error, SyntaxError) else str(error)
-
-
-def _tagged(notebook: Path) -> list[str]:
-    """The sources of the notebook's cells tagged `agent-setup`.  Raises UsageError when it is no notebook."""
-    try:
-        cells = msgspec.json.decode(notebook.read_bytes().removeprefix(b"\xef\xbb\xbf"), type=_Notebook).cells
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise UsageError(f"{notebook} is not a notebook: {error}", hint="restore it, or resume the task elsewhere") from error
-    tagged = [c for c in cells if c.cell_type == "code" and SETUP_TAG in c.metadata.get("tags", ())]
-    return [c.source if isinstance(c.source, str) else "".join(c.source) for c in tagged]
-
-
-class _Cell(msgspec.Struct):
-    cell_type: str = ""
-    metadata: dict[str, Any] = {}
-    source: str | list[str] = ""
-
-
-class _Notebook(msgspec.Struct):
-    cells: list[_Cell]
 
 
 def arguments(

@@ -7,5 +7,6 @@ html      the same as static HTML, without script
 story     an event as one line
 compare   two sessions side by side
 markdown  Markdown of a model as HTML that can do nothing
+programs  data as JSON and rows as CSV, for programs
 shown     text and HTML together, as commands return them
 """
