@@ -11,6 +11,7 @@ Text that JSON readers cannot stand (lone surrogates, NUL) is kept exactly, in b
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import datetime as dt
 import decimal
@@ -28,11 +29,13 @@ import msgspec
 
 from ipyagent_sessions import arrays
 from ipyagent_sessions.errors import NotSerialisable
+from ipyagent_sessions.events import clean
 
 _INT64: Final = 2**63
 _ALWAYS_PLAIN: Final = frozenset({str, bool, type(None)})
 _TEXT: Final = frozenset({str})
 _DICT: Final = b'"$":"dict"'
+_SHIELDED: Final = b'"$":"text"'
 _encode: Final = msgspec.json.Encoder().encode
 _encode_sorted: Final = msgspec.json.Encoder(order="sorted").encode
 _decode: Final = msgspec.json.Decoder().decode
@@ -65,6 +68,25 @@ def loads(body: bytes | msgspec.Raw, *, trust_pickle: bool = False) -> Any:
     if packed.find(b'"$"') < 0:  # plain JSON, as most results are
         return _decode(packed)
     return _unpack(_decode(packed), trust_pickle)
+
+
+def readable(body: bytes | msgspec.Raw) -> str:
+    """What `dumps` wrote as JSON text for people, empty for None: a text that UTF-8 has no form for is shown cleaned."""
+    packed = bytes(memoryview(body))
+    if packed.find(_SHIELDED) >= 0:
+        packed = _encode(_unshield(_decode(packed)))
+    return "" if packed == b"null" else packed.decode("utf-8", "replace")
+
+
+def _unshield(packed: Any) -> Any:
+    if isinstance(packed, list):
+        return [_unshield(v) for v in packed]
+    if not isinstance(packed, dict):
+        return packed
+    if packed.get("$") == "text":
+        with contextlib.suppress(ValueError, TypeError):  # forged: shown as it is
+            return clean(base64.b64decode(packed["v"]).decode("utf-8", "surrogatepass"))[0]
+    return {k: _unshield(v) for k, v in packed.items()}
 
 
 def _robust(value: Any, path: str, pickle: bool, encode: Callable[[Any], bytes]) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from typing import Any
 
@@ -392,3 +393,17 @@ def test_with_no_effect_on_others_a_question_with_odd_text_is_asked(engine: Engi
     answer(session, "a1")
     assert engine.resume(handle, flow).result(10) is True
     wait_until(lambda: session.summary().needs_you == 0)
+
+
+def test_details_that_are_no_text_are_shown_cleaned_and_bound_as_they_are(engine: Engine) -> None:
+    async def flow(ctx: Context) -> bool:
+        return bool(await ctx.approve("Delete it?", details={"name": "n\udcff\0", "tagged": {"$": "text", "v": "eA=="}}))
+
+    handle = engine.start(Workflow(flow), headless=True)
+    session = engine.ended(handle, "suspended")
+    (asked,) = session.state().execution_state.approvals.values()
+    (shown,) = card(session.id, session.state(), None, "suspended", session.place.clock.now()).asks
+    assert json.loads(shown.details)["name"] == "n\ufffd\ufffd"
+    assert "eA==" in shown.details, "what only looks like such a text is shown as it is"
+    assert b'"$":"text"' in bytes(asked.details)
+    assert shown.digest == asked.digest

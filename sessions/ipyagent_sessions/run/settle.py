@@ -178,7 +178,7 @@ def request(run: TaskRun, question: str, details: msgspec.Raw, *, activity_id: s
     inline, blob = run.appender.put(bytes(memoryview(details)), blobs)
     body = p.ApprovalRequested(approval_id, question, inline, digest, details_blob=blob, **more)
     if blob is not None:
-        body.preview = blobs[blob][:_PREVIEW].decode("utf-8", "ignore")
+        body.preview = codec.readable(blobs[blob]).encode()[:_PREVIEW].decode("utf-8", "ignore")
     run.emit("ApprovalRequested", body, activity_id=activity_id, blobs=blobs or None)
     run.before_effect()
     run.summarise()

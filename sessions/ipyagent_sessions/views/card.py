@@ -5,11 +5,12 @@ sidebar all show this model, so they cannot disagree."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 
+from ipyagent_sessions import codec
 from ipyagent_sessions.events import seconds_of
 from ipyagent_sessions.lifecycle import ENDED, LOST, TaskState
 from ipyagent_sessions.log.appender import RISK
@@ -248,7 +249,7 @@ def _asks(state: State, now: float) -> list[Ask]:
         Ask(
             key,
             a.question,
-            _json_text(a.details) if a.details_blob is None else a.preview,
+            codec.readable(a.details) if a.details_blob is None else a.preview,
             a.digest,
             a.kind,
             a.choices,
@@ -269,11 +270,6 @@ def answers_to(shown: Card, ask: Ask, prefix: str) -> list[str]:
         return [f"{prefix} approve {request} --choice {c}{_RESULT if c == HAPPENED else ''}" for c in ask.choices]
     choice = f" --choice {'|'.join(ask.choices)}" if ask.choices else ""
     return [f"{prefix} approve {request}{choice}", f"{prefix} deny {request}"]
-
-
-def _json_text(raw: Any) -> str:
-    text = bytes(memoryview(raw)).decode("utf-8", "replace")
-    return "" if text == "null" else text
 
 
 def _risk(durability: str, live: Live | None) -> str:
