@@ -122,7 +122,9 @@ def _globals(words: list[str]) -> tuple[str | None, bool, list[str]]:
         word = words.pop(0)
         if word == "--json":
             as_json = True
-        elif word == "--store" and words:
+        elif word == "--store":
+            if not words:
+                raise UsageError("--store needs a folder", hint="ipyagent --store FOLDER COMMAND ...")
             store = words.pop(0)
         else:
             raise UsageError(f"{word} is not known", hint="ipyagent help")

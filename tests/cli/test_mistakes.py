@@ -168,3 +168,32 @@ def test_the_usage_that_a_magic_tells_is_whole(line: str) -> None:
     assert raised.value.message.startswith(f"%agent {command}: ")
     assert raised.value.hint.startswith(f"usage: %agent {command} ")
     assert "{" not in raised.value.hint
+
+
+def test_a_store_that_is_none_is_told_with_what_to_do(terminal: Terminal, folder: Path) -> None:
+    assert terminal("--store") == (2, "", "ipyagent: --store needs a folder; ipyagent --store FOLDER COMMAND ...\n")
+    (folder / "file").write_text("")
+    said = terminal("--store", "file/s", "run", "flows:audit")
+    assert said.status == 1
+    assert said.err.endswith(
+        "Not a directory; a file stands where a folder has to be: name another store, or move that file\n"
+    )
+
+
+def test_a_task_of_a_notebook_that_has_ended_is_told_so(terminal: Terminal, folder: Path) -> None:
+    _, session = of_notebook(folder, "flow_that_ends")
+    terminal("cancel", session)
+    for words in (["resume", session], ["resume", session, "--setup-cells"]):
+        said = terminal(*words)
+        assert said.status == 1
+        assert "is cancelled since" in said.err
+        assert f"ended tasks never change; run it again as a new task: ipyagent rerun {session}" in said.err
+    assert not (folder / "ran").exists()
+
+
+def test_a_new_title_is_said_and_none_is_refused(terminal: Terminal, task: str) -> None:
+    assert terminal("rename", task, "the new one").out == f"{task} is called 'the new one' now\n"
+    assert json.loads(terminal("rename", task, "x", "--json").out) == {"session_id": task, "title": "x"}
+    for none in ("", "  "):
+        said = terminal("rename", task, none)
+        assert (said.status, said.err) == (2, f"ipyagent: a session needs a title; ipyagent rename {task} TITLE\n")

@@ -55,6 +55,33 @@ def test_errors_are_one_line_without_a_traceback(notebook: Notebook) -> None:
     assert len(wrong.traceback) == 1
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("%agent run :x", "':x' names no workflow"),
+        ("%agent delete", "usage: %agent delete [--yes] ID"),
+        ("%agent log --last -5", "'-5' is not a whole number from 1"),
+        ('%agent sql "select 1" --fromat csv', "'--fromat' is not known; usage: %agent sql"),
+    ],
+)
+def test_a_mistake_in_a_line_is_told_in_one_line(notebook: Notebook, line: str, told: str) -> None:
+    ran = notebook.run(line)
+    assert (ran.error, len(ran.traceback)) == ("UsageError", 1)
+    assert told in ran.message
+
+
+def test_the_doctor_sees_a_store_that_is_damaged(notebook: Notebook) -> None:
+    notebook.run("%agent run audit --n 1 --new")
+    path = "__import__('pathlib').Path(os.environ['IPYAGENT_STORE'], 'store.json')"
+    notebook.run(f"kept = {path}.read_text(); {path}.write_text('x')")
+    try:
+        assert "is damaged" in notebook.run("%agent doctor").text
+        assert "is damaged" in notebook.run("%agent ls").message
+    finally:
+        notebook.run(f"{path}.write_text(kept)")
+    assert notebook.run("%agent ls").error is None
+
+
 def test_nothing_starts_under_settings_that_are_wrong_and_looking_works(notebook: Notebook) -> None:
     before = notebook.run("%agent ls --all").text.count("audit")
     (notebook.folder / "ipyagent.yaml").write_text("permissions: {effects: {irreversible: maybe}}\n")

@@ -569,7 +569,9 @@ def test_a_resume_whose_workflow_takes_other_arguments_now_is_refused_before_it_
     after.__qualname__ = before.__qualname__  # the same cell, edited
     session = engine.ended(engine.start(Workflow(before), 3, headless=True), "suspended")
     last = session.last_seq()
-    with pytest.raises(UsageError, match=r"so the task was started; .*undo that change to go on, or .*--new"):
+    with pytest.raises(
+        UsageError, match=r"so the task was started; .*undo that change to go on, or .*: ipyagent run ... --new"
+    ):
         _ = engine.resume(session, Workflow(after))
     assert session.last_seq() == last, "nothing was logged"
     assert not session.held()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import msgspec
 import pytest
 from tests.run.harness import Engine, Gate, Witness, answer, bodies, of_type, refolded, running, until_status
 
-from ipyagent_sessions.errors import ControlRefused, LeaseHeld, UsageError
+from ipyagent_sessions.errors import ControlRefused, LeaseHeld, TaskNotCompleted, UsageError
 from ipyagent_sessions.log import lease, live
 from ipyagent_sessions.run import environment, identity, launch
 from ipyagent_sessions.run.beginning import queue
@@ -568,6 +569,9 @@ def test_a_lost_lease_ends_the_execution_without_another_word(engine: Engine, ga
         gate.open()
         engine.ended(handle, "lease lost")
         assert [e.event_type for e in session.events(other.state.seq)] == []
+        task = re.escape(f"task {handle.task_id} was taken over by ")
+        with pytest.raises(TaskNotCompleted, match=rf"^{task}other.*; it goes on there, .*: ipyagent status {session.id}$"):
+            handle.result(10)
     finally:
         other.close()
     assert engine.resume(session, flow).result(10) == "done"

@@ -11,7 +11,6 @@ from ipyagent_sessions.agent import abandoned
 from ipyagent_sessions.agent.tools import processes
 from ipyagent_sessions.commands import outside
 from ipyagent_sessions.commands.door import Door
-from ipyagent_sessions.commands.look import card_of, show_card
 from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.lifecycle import TaskState
 from ipyagent_sessions.run import control
@@ -128,6 +127,9 @@ def checkpoint(door: Door, session: Session, *, label: str) -> Shown:
 
 
 def rename(door: Door, session: Session, *, title: str) -> Shown:
-    """Give a session another title."""
+    """Give a session another title.  Raises UsageError for none."""
+    if not title.strip():
+        raise UsageError("a session needs a title", hint=f"{door.prefix} rename {session.id} TITLE")
     control.request(session, "rename", actor=door.actor, title=title)
-    return show_card(door, card_of(door, session))
+    named = session.state().title
+    return Shown(f"{session.id} is called {plain(named)!r} now", None, {"session_id": session.id, "title": named})

@@ -19,7 +19,7 @@ from ipyagent_sessions.retention import clean
 from ipyagent_sessions.run import outage
 from ipyagent_sessions.run.beginning import Resume
 from ipyagent_sessions.run.definitions import Workflow
-from ipyagent_sessions.run.launch import launch, rerun, resume_task
+from ipyagent_sessions.run.launch import launch, refuse_known_end, rerun, resume_task
 from ipyagent_sessions.run.task import RunOptions
 from ipyagent_sessions.run.worker import TaskHandle
 from ipyagent_sessions.session import Session
@@ -77,6 +77,8 @@ def resume(door: Door, screen: Screen, options: argparse.Namespace) -> TaskHandl
     """Continue a task.  Ends and raises as `run` does."""
     session = door.session(options.id, current=True)
     session.refuse_foreign()
+    if not targets.is_foreign(session.state().system_state):
+        refuse_known_end(session)
     workflow = targets.recorded(door, session, setup_cells=options.setup_cells)
     handle = resume_task(
         session,

@@ -114,7 +114,7 @@ class Journal:
                 newer = lease.read_holder(self._layout)
                 raise LeaseLost(
                     f"session {self._layout.root.name} was taken over by {newer.describe() if newer else 'a newer holder'}",
-                    hint=f"its task goes on there, nothing is written from here: ipyagent status {self._layout.root.name}",
+                    hint=f"it goes on there, nothing is written from here: ipyagent status {self._layout.root.name}",
                 )
             if lines:
                 with self._mutex:

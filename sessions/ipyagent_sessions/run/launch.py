@@ -142,15 +142,13 @@ def resume_task(
     task has ended, UsageError when `workflow` is not the one it was started with or a name of `redo` fits nothing."""
     options = options or RunOptions()
     holder = (origin.holder if origin else None) or this_process(by=options.actor)
-    known = live.read_summary(session.layout)  # the file alone: of a lost task `summary` folds the log, as the appender does
-    if known is not None and known.state in ENDED:  # it may still be held while its tail is sealed
-        _refuse_ended(session, known.task_id, known.state, known.updated_at)
+    refuse_known_end(session)
     with _preparing(session, holder, force=take_over) as appender:
         system = appender.state.system_state
         _refuse_ended(session, system.task_id, system.status or "", system.ended_at or "")
         _refuse_other(session, system.target, workflow)
         to_redo(appender.state, resume.redo if resume else ())
-        then = "undo that change to go on, or start another task with run --new"
+        then = "undo that change to go on, or start another task with: ipyagent run ... --new"
         call = _recorded_call(session, appender.state, workflow, then=then)
     options = msgspec.structs.replace(
         options,
@@ -180,6 +178,17 @@ def _recorded_call(session: Session, state: State, workflow: Workflow, *, then: 
     except UsageError as error:
         raise UsageError(f"{error.message}: so the task was started", hint=f"{error.hint}; {then}") from error
     return args, kwargs
+
+
+def refuse_known_end(session: Session) -> None:
+    """Raise ControlRefused when the session's summary says that its task has ended; it may still be held while its tail is
+    sealed.
+
+    That file alone is asked: of a lost task `summary` folds the log, as the appender does.
+    """
+    known = live.read_summary(session.layout)
+    if known is not None and known.state in ENDED:
+        _refuse_ended(session, known.task_id, known.state, known.updated_at)
 
 
 def _refuse_ended(session: Session, task_id: str | None, status: str, since: str) -> None:

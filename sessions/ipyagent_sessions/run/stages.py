@@ -29,7 +29,7 @@ class Stage:
             if known is not None and known.name != self.name:
                 raise IdentityError(
                     f"stage {self.id} was recorded as {known.name!r} and is now {self.name!r}",
-                    hint="undo the change, or start a new task with --new",
+                    hint="undo the change, or start a new task with: ipyagent run ... --new",
                 )
             if known is None:
                 run.check()

@@ -179,6 +179,10 @@ def not_completed(outcome: Outcome) -> TaskNotCompleted:
         named = outcome.state == "suspended" or isinstance(error, IpyagentError)
         why = str(error) if named else f"{type(error).__name__}: {error}"
         why += f" ({outcome.where})" if outcome.where else ""
+    if outcome.state == "lease lost":
+        known = f"session {outcome.session_id} was taken over"
+        told = f"task {outcome.task_id} was taken over{why.removeprefix(known) if why.startswith(known) else f': {why}'}"
+        return TaskNotCompleted(plain_lines(told), task_id=outcome.task_id, state=outcome.state)
     reason = f" ({outcome.reason})" if outcome.state == "suspended" and outcome.reason else ""
     text = f"task {outcome.task_id} is {outcome.state}{reason}"
     return TaskNotCompleted(f"{text}: {plain_lines(why)}" if why else text, task_id=outcome.task_id, state=outcome.state)
