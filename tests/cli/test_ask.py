@@ -33,13 +33,16 @@ def test_a_secret_that_a_person_types_is_in_no_event_and_not_in_what_is_shown(
         terminal("checkpoint", CANARY, "@last"),
         terminal("resume", "@last"),
         terminal("rename", "@last", CANARY),
+        terminal("fork", "@last", "--direction", f"try {CANARY}", "--title", CANARY),
         terminal("log", "@last"),
     ]
     assert [(one.status, one.err) for one in said if CANARY in one.out + one.err] == []
-    (session,) = (Store().session(listed.session_id) for listed in Store().sessions())
+    found = [Store().session(listed.session_id) for listed in Store().sessions()]
+    (session,) = (s for s in found if s.parent is None)
+    (fork,) = (s for s in found if s.parent is not None)
     kinds = [event.event_type for event in session.events()]
     assert (kinds.count("ApprovalResolved"), kinds.count("TaskCompleted")) == (2, 2)
-    assert [event for event in session.events() if CANARY in str(event)] == []
+    assert [event for s in (session, fork) for event in s.events() if CANARY in str(event)] == []
     assert [path for path in (folder / "store").rglob("*") if path.is_file() and CANARY.encode() in path.read_bytes()] == []
 
 

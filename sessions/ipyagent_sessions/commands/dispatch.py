@@ -39,7 +39,7 @@ def perform(door: Door, screen: Screen, options: argparse.Namespace) -> Any:
 STARTING: Final = frozenset({"run", "ask", "resume", "rerun"})
 """Commands that start work."""
 
-_SAID: Final = ("title", "session", "say", "reason", "arguments", "result", "label")
+_SAID: Final = ("title", "session", "say", "reason", "arguments", "result", "label", "direction")
 """Options whose texts are stored."""
 
 _AS_GIVEN: Final = frozenset({"file", "files", "check", "model", "target", "arguments"})
