@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from ipyagent_lab.reading import Entry
 from ipyagent_lab.shapes import SORTS, Counts, Page, Row
+from ipyagent_sessions.decoding import from_json
 from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.lifecycle import TaskState
 from ipyagent_sessions.serving.following import EMPTY
@@ -196,7 +197,7 @@ def _cursor(sort: str, key: Any, session_id: str) -> str:
 def _place(cursor: str, sort: str) -> tuple[Any, str]:
     kind = tuple[str, float, str] if sort.lstrip("-") == "cost" else tuple[str, str, str]
     try:
-        made_for, key, session_id = msgspec.json.decode(base64.urlsafe_b64decode(cursor), type=kind)
+        made_for, key, session_id = from_json(base64.urlsafe_b64decode(cursor), kind)
     except (ValueError, binascii.Error, msgspec.DecodeError) as error:
         raise UsageError("the cursor is not one that this server gave", hint="start with the first page again") from error
     if made_for != sort:

@@ -21,6 +21,7 @@ from msgspec import Struct
 from ipyagent_sessions import config, events, payloads
 from ipyagent_sessions._version import __version__
 from ipyagent_sessions.clock import Clock, Ids, SystemClock, random_id
+from ipyagent_sessions.decoding import from_json
 from ipyagent_sessions.errors import UPDATE, DamageError, IpyagentError, NewerFormat
 from ipyagent_sessions.log.exclusive import exclusive
 from ipyagent_sessions.log.files import Disk, sync_file, sync_folder, temporary_beside
@@ -74,9 +75,6 @@ class Header(Struct, frozen=True, omit_defaults=True):
     store: str | None = None
     foreign: bool = False
     workspace: str | None = None
-
-
-HEADER: Final = msgspec.json.Decoder(Header)
 
 
 class Place:
@@ -148,7 +146,7 @@ class Place:
         for session_id in self.session_ids():
             layout = Layout(self.sessions_folder / session_id)
             with contextlib.suppress(OSError, msgspec.DecodeError):
-                made_in = HEADER.decode(layout.header.read_bytes().removeprefix(b"\xef\xbb\xbf")).store
+                made_in = from_json(layout.header.read_bytes().removeprefix(b"\xef\xbb\xbf"), Header).store
                 if made_in is not None and layout.epoch():
                     named[made_in] += 1
         return named
@@ -171,7 +169,7 @@ class Place:
         """The id that `store.json` has, None without one.  Raises NewerFormat and IpyagentError."""
         path = self._file
         try:
-            found = msgspec.json.decode(path.read_bytes().removeprefix(b"\xef\xbb\xbf"), type=_StoreFile)
+            found = from_json(path.read_bytes().removeprefix(b"\xef\xbb\xbf"), _StoreFile)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except msgspec.DecodeError as error:
@@ -293,7 +291,7 @@ class Place:
             seen.add(parent.session)
             path = Layout(self.sessions_folder / parent.session).header
             try:
-                parent = HEADER.decode(path.read_bytes().removeprefix(b"\xef\xbb\xbf")).parent
+                parent = from_json(path.read_bytes().removeprefix(b"\xef\xbb\xbf"), Header).parent
             except (OSError, msgspec.DecodeError):
                 return
 

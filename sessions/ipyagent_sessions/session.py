@@ -20,6 +20,7 @@ import msgspec
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import folding
 from ipyagent_sessions import payloads as p
+from ipyagent_sessions.decoding import from_json
 from ipyagent_sessions.errors import UPDATE, DamageError, IpyagentError, LeaseHeld, NewerFormat, NotFound, UsageError
 from ipyagent_sessions.lifecycle import ENDED, TaskState, effective
 from ipyagent_sessions.log import checkpoints, lease, live, segment_reader
@@ -30,7 +31,7 @@ from ipyagent_sessions.log.lease import Holder
 from ipyagent_sessions.log.loading import Loaded, before_damage, read_state
 from ipyagent_sessions.log.open_activities import follow
 from ipyagent_sessions.log.reader import Reader
-from ipyagent_sessions.place import HEADER, ID, VERSION, Header, Parent, Place
+from ipyagent_sessions.place import ID, VERSION, Header, Parent, Place
 from ipyagent_sessions.state import FORM, State
 
 _STATES: Final = {"", *TaskState}
@@ -69,7 +70,7 @@ class Session:
         except FileNotFoundError:
             raise NotFound(f"there is no session {self.id} in {self.place.root}", hint="list them with: ipyagent ls") from None
         try:
-            header = HEADER.decode(body)
+            header = from_json(body, Header)
         except msgspec.DecodeError as error:
             raise DamageError(f"session {self.id}: session.json is damaged: {error}", hint="restore it from a copy") from error
         if header.format > FORMAT:
@@ -275,7 +276,7 @@ class Session:
         for key in [k for k in body if k.endswith("_blob") and body[k]]:
             data = self.blobs.read(body[key])
             try:
-                body[key.removesuffix("_blob")] = msgspec.json.decode(data)
+                body[key.removesuffix("_blob")] = from_json(data)
             except msgspec.DecodeError:
                 body[key.removesuffix("_blob")] = data.decode("utf-8", "replace")
         return body  # type: ignore[no-any-return]  # payloads are objects

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
+from ipyagent_sessions.decoding import from_json
 from ipyagent_sessions.events import EMPTY, NULL
 from ipyagent_sessions.lifecycle import TaskState
 
@@ -258,14 +259,14 @@ def decode(body: bytes) -> State:
     whole = _parts(body)
     business = _parts(whole.get("business_state", EMPTY))
     results = _parts(business.pop("results", EMPTY))
-    state = _state_decoder.decode(msgspec.json.encode({**whole, "business_state": business}))
+    state = from_json(msgspec.json.encode({**whole, "business_state": business}), State)
     state.business_state.results = {activity_id: _recorded(raw) for activity_id, raw in results.items()}
     return state
 
 
 def _recorded(raw: Raw) -> Recorded:
     """One result of a snapshot, which keeps nothing of that in memory; what many results have alike is one object each."""
-    recorded = _recorded_decoder.decode(raw)
+    recorded = from_json(raw, Recorded)
     body = bytes(memoryview(recorded.result))
     recorded.result = NULL if body == b"null" else Raw(body)
     recorded.name, recorded.kind = intern(recorded.name), intern(recorded.kind)
@@ -273,6 +274,5 @@ def _recorded(raw: Raw) -> Recorded:
     return recorded
 
 
-_state_decoder = msgspec.json.Decoder(State)
-_recorded_decoder = msgspec.json.Decoder(Recorded)
-_parts: Final = msgspec.json.Decoder(dict[str, Raw]).decode
+def _parts(body: bytes | Raw) -> dict[str, Raw]:
+    return from_json(body, dict[str, Raw])

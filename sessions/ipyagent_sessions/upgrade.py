@@ -32,6 +32,7 @@ from ipyagent_sessions import events as ev
 from ipyagent_sessions import folding
 from ipyagent_sessions import state as states
 from ipyagent_sessions.config import LAST_EVENTS
+from ipyagent_sessions.decoding import from_json
 from ipyagent_sessions.errors import DamageError, IpyagentError
 from ipyagent_sessions.events import Stamper
 from ipyagent_sessions.log import checkpoints, lease, live
@@ -198,7 +199,7 @@ def backups(store: Store) -> list[Path]:
 def read(backup: Path) -> Record | None:
     """What the upgrade noted that made this folder; None when it was cut short before it noted anything."""
     try:
-        return msgspec.json.decode((backup / _RECORD).read_bytes(), type=Record)
+        return from_json((backup / _RECORD).read_bytes(), Record)
     except (OSError, msgspec.DecodeError):
         return None
 

@@ -86,6 +86,19 @@ def test_a_header_with_a_wrong_time_is_refused(members: Members, session: Sessio
     assert nothing_happened(other)
 
 
+@pytest.mark.parametrize("depth", [3_000, 100_000])
+@pytest.mark.parametrize("name", ["manifest.json", "s/{}/session.json"])
+def test_what_is_nested_too_deep_is_refused(
+    members: Members, session: Session, other: Store, tmp_path: Path, name: str, depth: int
+) -> None:
+    name = name.format(session.id)
+    forged = {**members, name: b'{"format":1,"x":' + b"[" * depth + b"]" * depth + b"}"}
+    path = write(tmp_path / "f.zip", forged if name == archive.MANIFEST else told(forged))
+    with pytest.raises(DamageError, match=r"f.zip was cut or changed: .* cannot be read: JSON is nested too deep"):
+        unpack.bring_in(other, path)
+    assert nothing_happened(other)
+
+
 @pytest.mark.parametrize("kind", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_only_the_compression_of_an_export_is_accepted(members: Members, other: Store, tmp_path: Path, kind: int) -> None:
     path = tmp_path / "f.zip"

@@ -25,6 +25,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from ipyagent_sessions.decoding import from_json
 from ipyagent_sessions.errors import UPDATE, DamageError, NewerFormat, UsageError
 from ipyagent_sessions.exchange import incoming
 from ipyagent_sessions.place import ID
@@ -172,13 +173,13 @@ def _manifest(path: Path, file: zipfile.ZipFile) -> Manifest:
         if file.getinfo(MANIFEST).file_size > _MANIFEST_BYTES:
             raise _refused(path, f"its {MANIFEST} is too large")
         body = file.read(MANIFEST)
-        head = msgspec.json.decode(body, type=_Head)
+        head = from_json(body, _Head)
         if head.format > FORMAT:
             raise NewerFormat(
                 f"{path.name} has format {head.format}, this version reads up to {FORMAT}",
                 hint=UPDATE,
             )
-        manifest = msgspec.json.decode(body, type=Manifest)
+        manifest = from_json(body, Manifest)
     except KeyError:
         raise UsageError(f"{path.name} has no {MANIFEST}", hint="give the archive that `export` made") from None
     except (msgspec.DecodeError, zipfile.BadZipFile, zlib.error, EOFError) as error:

@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import folding
+from ipyagent_sessions.decoding import from_json
 from ipyagent_sessions.errors import UPDATE, DamageError, IpyagentError, NewerFormat, UsageError
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.exchange import wellformed
@@ -124,7 +125,7 @@ class _Incoming:
 
     def _header(self) -> Header:
         try:
-            header = msgspec.json.decode(self.archive.read(f"s/{self.part.session}/session.json"), type=Header)
+            header = from_json(self.archive.read(f"s/{self.part.session}/session.json"), Header)
         except msgspec.DecodeError as error:
             raise _wrong(self.archive, f"the header of session {self.part.session} cannot be read: {error}") from error
         if header.format > FORMAT:
@@ -273,8 +274,8 @@ def _pickled(body: bytes | msgspec.Raw) -> bool:
     if b"pickle" not in raw and b"\\u" not in raw:
         return False
     open_: list[Any] = []
-    with contextlib.suppress(msgspec.DecodeError, RecursionError):
-        open_.append(msgspec.json.decode(raw))
+    with contextlib.suppress(msgspec.DecodeError):
+        open_.append(from_json(raw))
     while open_:
         node = open_.pop()
         if isinstance(node, dict):

@@ -23,6 +23,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from ipyagent_sessions.decoding import from_json
 from ipyagent_sessions.log.files import temporary_beside
 from ipyagent_sessions.place import Header, Place
 
@@ -101,8 +102,8 @@ def read(store: Place) -> Manifest:
 def check(store: Place) -> None:
     """Raises msgspec.DecodeError for a manifest that is damaged, OSError for one that cannot be read or is not there."""
     found = (folder(store) / "manifest.json").read_bytes()
-    if msgspec.json.decode(found, type=_Head).format == FORMAT:
-        msgspec.json.decode(found, type=Manifest)
+    if from_json(found, _Head).format == FORMAT:
+        from_json(found, Manifest)
 
 
 def body(store: Place) -> tuple[bytes, tuple[int, int, int]]:
@@ -118,8 +119,8 @@ def body(store: Place) -> tuple[bytes, tuple[int, int, int]]:
 def decode(store: Place, body: bytes) -> Manifest:
     """The manifest of these bytes; an empty one when this version cannot use it, or it belongs to another store."""
     try:
-        if msgspec.json.decode(body, type=_Head).format == FORMAT:
-            found = msgspec.json.decode(body, type=Manifest)
+        if from_json(body, _Head).format == FORMAT:
+            found = from_json(body, Manifest)
             if found.store == store.known_id:
                 return found
     except msgspec.DecodeError:
@@ -138,7 +139,7 @@ def looked_at(store: Place) -> int:
 def glance(store: Place, at: int, mark: tuple[int, int, int]) -> Glance | None:
     """What the last look gave, if it still holds."""
     try:
-        found = msgspec.json.decode((folder(store) / "glance.json").read_bytes(), type=Glance)
+        found = from_json((folder(store) / "glance.json").read_bytes(), Glance)
     except (OSError, msgspec.DecodeError):
         return None
     return found if found.at == at and found.mark == mark else None

@@ -26,6 +26,7 @@ import zstandard
 from msgspec import Raw, Struct
 
 from ipyagent_sessions import state as states
+from ipyagent_sessions.decoding import from_json
 from ipyagent_sessions.errors import UPDATE, DamageError, NewerFormat
 from ipyagent_sessions.events import NULL, Event
 from ipyagent_sessions.log.files import Disk, make_folder
@@ -136,7 +137,7 @@ def write_again(layout: Layout, event: Event, body: bytes, recent: Iterable[byte
     """Make the snapshot of the `CheckpointCreated` event anew: `body` is the encoded state after it, `recent` the canonical
     events before it.  Raises OSError, and DamageError when that event is no checkpoint or what was written reads otherwise."""
     try:
-        told = msgspec.json.decode(event.payload, type=CheckpointCreated)
+        told = from_json(event.payload, CheckpointCreated)
     except msgspec.DecodeError as error:
         raise DamageError(f"event {event.seq} of session {layout.root.name} is no checkpoint: {error}") from error
     write(
@@ -170,13 +171,13 @@ def _open(layout: Layout, seq: int) -> Snapshot:
     path = path_of(layout, seq)
     try:
         body = zstandard.ZstdDecompressor().decompress(path.read_bytes(), max_output_size=_MAX_BYTES)
-        head = msgspec.json.decode(body, type=_Head)
+        head = from_json(body, _Head)
         if head.format > FORMAT:
             raise NewerFormat(
                 f"checkpoint {seq} was written by a newer version (format {head.format}, this one reads {FORMAT})",
                 hint=f"an older checkpoint is used meanwhile; {UPDATE}",
             )
-        return msgspec.json.decode(body, type=Snapshot)
+        return from_json(body, Snapshot)
     except (OSError, zstandard.ZstdError, msgspec.DecodeError) as error:
         raise DamageError(
             f"checkpoint {seq} cannot be read ({type(error).__name__})",
@@ -202,13 +203,20 @@ def load(layout: Layout, seq: int) -> tuple[State, Snapshot]:
         base = _open(layout, snapshot.base)
         if base.base is not None:
             raise DamageError(f"checkpoint {seq} builds on {snapshot.base}, which is not a whole one")
-        body = msgspec.json.encode(patched(base.state, snapshot.patch))
+        body = _patched(seq, base.state, snapshot.patch)
     if hashlib.sha256(body).hexdigest() != snapshot.sha256:
         raise DamageError(
             f"checkpoint {seq} does not match its checksum", hint="it can be deleted: the state is folded from the log"
         )
     try:
         return states.decode(body), snapshot
+    except msgspec.DecodeError as error:
+        raise DamageError(f"checkpoint {seq} does not hold a state: {error}") from error
+
+
+def _patched(seq: int, base: Raw, patch: Any) -> bytes:
+    try:
+        return msgspec.json.encode(patched(base, patch))
     except msgspec.DecodeError as error:
         raise DamageError(f"checkpoint {seq} does not hold a state: {error}") from error
 
@@ -319,8 +327,8 @@ def difference(old: Any, new: Any) -> Any:
 
 def _opened(raw: Raw) -> Any:
     """The value of a JSON text, those in an object or a list as Raw."""
-    kind = {b"{": dict[str, Raw], b"[": list[Raw]}.get(bytes(memoryview(raw)[:1]), Any)
-    return msgspec.json.decode(raw, type=kind)
+    kind: Any = {b"{": dict[str, Raw], b"[": list[Raw]}.get(bytes(memoryview(raw)[:1]), Any)
+    return from_json(raw, kind)
 
 
 def patched(old: Any, patch: Any) -> Any:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from ipyagent_sessions.decoding import from_json
 from ipyagent_sessions.log.files import Disk
 from ipyagent_sessions.log.layout import Layout
 
@@ -71,8 +72,8 @@ def _read(path: Path) -> Control | None:
     if not stat.S_ISREG(known.st_mode) or known.st_size > _LARGEST:
         return None
     try:
-        found = msgspec.json.decode(path.read_bytes().removeprefix(b"\xef\xbb\xbf"), type=Control)
-    except (msgspec.DecodeError, RecursionError):
+        found = from_json(path.read_bytes().removeprefix(b"\xef\xbb\xbf"), Control)
+    except msgspec.DecodeError:
         return None
     return found if found.id == path.stem and _ID.fullmatch(found.id) else None
 

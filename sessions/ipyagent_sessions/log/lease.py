@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import Struct
 
+from ipyagent_sessions.decoding import from_json
 from ipyagent_sessions.errors import LeaseHeld
 from ipyagent_sessions.log.files import Disk
 from ipyagent_sessions.log.layout import LEASE, Layout
@@ -66,9 +67,6 @@ class Holder(Struct, frozen=True, omit_defaults=True):
 
     def as_dict(self) -> dict[str, Any]:
         return msgspec.to_builtins(self)  # type: ignore[no-any-return]  # msgspec types it as Any
-
-
-_holder = msgspec.json.Decoder(Holder)
 
 
 def this_process(*, kernel: str | None = None, by: str = "python") -> Holder:
@@ -122,7 +120,7 @@ def is_alive(holder: Holder, *, heartbeat_age: float | None) -> bool:
 def read_holder(layout: Layout) -> Holder | None:
     """Who holds the session, as far as the file says; None when nobody does."""
     try:
-        return _holder.decode(layout.holder.read_bytes())
+        return from_json(layout.holder.read_bytes(), Holder)
     except (OSError, msgspec.DecodeError):
         return None
 

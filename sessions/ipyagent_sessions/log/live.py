@@ -13,6 +13,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from ipyagent_sessions.decoding import from_json
 from ipyagent_sessions.log.files import Disk
 from ipyagent_sessions.log.layout import Layout
 
@@ -77,10 +78,6 @@ class Summary(Struct, omit_defaults=True):
     form: int = 0
 
 
-_live = msgspec.json.Decoder(Live)
-_summary = msgspec.json.Decoder(Summary)
-
-
 def write_live(layout: Layout, live: Live, disk: Disk) -> None:
     """Replace `live.json`; a full disk is no reason to stop, the heartbeat is only missed."""
     with contextlib.suppress(OSError):
@@ -88,7 +85,7 @@ def write_live(layout: Layout, live: Live, disk: Disk) -> None:
 
 
 def read_live(layout: Layout) -> Live | None:
-    return _read(layout.live, _live)
+    return _read(layout.live, Live)
 
 
 def write_summary(layout: Layout, summary: Summary, disk: Disk) -> None:
@@ -98,11 +95,11 @@ def write_summary(layout: Layout, summary: Summary, disk: Disk) -> None:
 
 
 def read_summary(layout: Layout) -> Summary | None:
-    return _read(layout.summary, _summary)
+    return _read(layout.summary, Summary)
 
 
-def _read(path: Path, decoder: msgspec.json.Decoder[_Kind]) -> _Kind | None:
+def _read(path: Path, kind: type[_Kind]) -> _Kind | None:
     try:
-        return decoder.decode(path.read_bytes())
+        return from_json(path.read_bytes(), kind)
     except (OSError, msgspec.DecodeError):
         return None

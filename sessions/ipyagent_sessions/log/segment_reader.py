@@ -6,7 +6,6 @@ damaged the others are still read.
 
 from __future__ import annotations
 
-import json
 import zlib
 from bisect import bisect_right
 from collections.abc import Generator, Iterator
@@ -14,6 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
+from ipyagent_sessions.decoding import from_json
 from ipyagent_sessions.errors import UPDATE, DamageError, NewerFormat
 from ipyagent_sessions.events import Event, encode
 from ipyagent_sessions.log.arrow import rows, schema, values
@@ -148,7 +150,7 @@ def boundaries(table: pa.Table) -> Iterator[tuple[int, str, str | None]]:
 
 def _opened(file: pq.ParquetFile) -> list[list[str]]:
     """The activities that were open before each row group."""
-    return json.loads((file.metadata.metadata or {})[b"ipyagent.open"])  # type: ignore[no-any-return]  # as segments wrote it
+    return from_json((file.metadata.metadata or {})[b"ipyagent.open"], list[list[str]])
 
 
 def _groups(file: pq.ParquetFile, path: Path, after: int, until: int) -> list[int]:
@@ -193,7 +195,7 @@ def _file(path: Path) -> Generator[pq.ParquetFile, None, None]:
             yield file
     except FileNotFoundError:
         raise
-    except (OSError, LookupError, ValueError, pa.ArrowException) as error:
+    except (OSError, LookupError, ValueError, msgspec.DecodeError, pa.ArrowException) as error:
         raise _damaged(path, error) from error
 
 

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from ipyagent_sessions.config import CheckpointPolicy
+from ipyagent_sessions.decoding import from_json
 from ipyagent_sessions.errors import LeaseHeld
 from ipyagent_sessions.events import Stamper
 from ipyagent_sessions.log.exclusive import exclusive
@@ -120,7 +121,7 @@ def record(store: Store) -> list[Entry]:
     out: list[Entry] = []
     for line in body.split(b"\n"):
         try:
-            out.append(msgspec.json.decode(line, type=Entry))
+            out.append(from_json(line, Entry))
         except msgspec.DecodeError:
             continue
     return out
@@ -173,6 +174,6 @@ def _day(seconds: float) -> str:
 
 def _known(store: Store) -> _Known:
     try:
-        return msgspec.json.decode((store.root / "gc.json").read_bytes(), type=_Known)
+        return from_json((store.root / "gc.json").read_bytes(), _Known)
     except (OSError, msgspec.DecodeError):
         return _Known()

@@ -7,6 +7,7 @@ from typing import Final, TypeVar, cast
 import msgspec
 from msgspec import Struct
 
+from ipyagent_sessions.decoding import from_json
 from ipyagent_sessions.errors import NotFound, UsageError
 from ipyagent_sessions.place import is_id
 from ipyagent_sessions.session import Session
@@ -38,8 +39,8 @@ def checked_id(session_id: str) -> str:
 def parse(raw: bytes | str | msgspec.Raw, kind: type[S], what: str) -> S:
     """JSON from a page as a `kind`.  Raises UsageError that says where it differs, and when a text is too long."""
     try:
-        found = msgspec.json.decode(raw, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        found = from_json(raw, kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{what} is not what is expected: {error}") from error
     for name in kind.__struct_fields__:
         value = getattr(found, name)

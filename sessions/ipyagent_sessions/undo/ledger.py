@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from ipyagent_sessions import folding
+from ipyagent_sessions.decoding import from_json
 from ipyagent_sessions.errors import DamageError
 from ipyagent_sessions.events import TYPES, Event
 from ipyagent_sessions.payloads import NOT_RUN
@@ -153,7 +154,7 @@ class _Ledger:
         self._episode += 1
 
     def started(self, event: Event) -> None:
-        body = msgspec.json.decode(event.payload, type=_Start)
+        body = from_json(event.payload, _Start)
         if body.effect == "none" or body.kind == "stage" or event.activity_id is None:
             return
         known = self._calls.get((self._episode, event.activity_id))
@@ -183,7 +184,7 @@ class _Ledger:
         known = self._call(event)
         if known is None:
             return
-        body = msgspec.json.decode(event.payload, type=_End)
+        body = from_json(event.payload, _End)
         if body.error_type == NOT_RUN:
             self._dropped.add(known.seq)
         elif not body.aborted:
@@ -193,15 +194,15 @@ class _Ledger:
     def compensated(self, event: Event) -> None:
         known = self._call(event)
         if known is not None:
-            body = msgspec.json.decode(event.payload, type=_End)
+            body = from_json(event.payload, _End)
             known.state = "compensated" if body.ok else known.state
             known.note = "" if body.ok else f"undoing it failed: {body.error}"
 
     def written(self, event: Event) -> None:
-        self._wrote(event, msgspec.json.decode(event.payload, type=_File))
+        self._wrote(event, from_json(event.payload, _File))
 
     def generated(self, event: Event) -> None:
-        body = msgspec.json.decode(event.payload)
+        body = from_json(event.payload)
         listed = body.get("files_generated") if isinstance(body, dict) else None
         for file in listed if isinstance(listed, list) else []:
             if isinstance(file, dict) and "path" in file:
@@ -231,12 +232,12 @@ class _Ledger:
         self.found.append(made)
 
     def rolled_back(self, event: Event) -> None:
-        for seq in msgspec.json.decode(event.payload, type=_File).undoes:
+        for seq in from_json(event.payload, _File).undoes:
             if seq in self._files:
                 self._files[seq].state = "rolled back"
 
     def declared(self, event: Event) -> None:
-        body = msgspec.json.decode(event.payload, type=_Declared)
+        body = from_json(event.payload, _Declared)
         whole = self._by_seq.get(event.parent_event or -1)
         parts = [part for part, of in self._parts if of is whole and (part.what, part.name) == (body.what, body.name)]
         if parts:  # another attempt of the same
@@ -250,7 +251,7 @@ class _Ledger:
         self.found.append(made)
 
     def process_started(self, event: Event) -> None:
-        body = msgspec.json.decode(event.payload, type=_Process)
+        body = from_json(event.payload, _Process)
         whole = self._by_seq.get(event.parent_event or -1)
         made = Effect(event.seq, event.timestamp, "command", body.command, "unknown", "irreversible", event.task_id)
         if whole is not None:
@@ -260,7 +261,7 @@ class _Ledger:
         self.found.append(made)
 
     def process_ended(self, event: Event) -> None:
-        body = msgspec.json.decode(event.payload, type=_Process)
+        body = from_json(event.payload, _Process)
         made = self._processes.get((body.pid, body.started))
         if made is not None:
             made.state, made.note = ("failed", "stopped before its end") if body.stopped else ("done", "")

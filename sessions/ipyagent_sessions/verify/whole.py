@@ -10,6 +10,7 @@ import msgspec
 
 from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
+from ipyagent_sessions.decoding import from_json
 from ipyagent_sessions.errors import DamageError, IpyagentError, LeaseHeld, NotFound
 from ipyagent_sessions.events import Event
 from ipyagent_sessions.log import checkpoints, lease
@@ -163,7 +164,7 @@ def _fork(checked: Session) -> Iterator[Finding]:
         yield Finding(checked.id, "session.json", place, "that event has changed since", means, "restore the parent")
     for begun in checked.events(parent.seq, parent.seq + 1):
         try:
-            body = msgspec.json.decode(begun.payload, type=p.SessionForked)
+            body = from_json(begun.payload, p.SessionForked)
         except msgspec.DecodeError:
             return  # the fold says so
         if (body.parent_session, body.parent_seq, body.parent_hash) != (parent.session, parent.seq, parent.hash):

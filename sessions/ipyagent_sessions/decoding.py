@@ -1,0 +1,25 @@
+"""JSON that anybody may have changed since it was written: a file's, a blob's, an event's payload.
+
+msgspec raises `RecursionError` for what is nested deeper than the stack has room for.  Here that is damage like any other: who
+reads a file catches one kind of error.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar, overload
+
+import msgspec
+
+_Kind = TypeVar("_Kind")
+
+
+@overload
+def from_json(body: bytes | str | msgspec.Raw) -> Any: ...
+@overload
+def from_json(body: bytes | str | msgspec.Raw, kind: type[_Kind]) -> _Kind: ...
+def from_json(body: bytes | str | msgspec.Raw, kind: Any = Any) -> Any:
+    """The value of a JSON text.  Raises msgspec.DecodeError, also for one that is nested too deep."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except RecursionError:
+        raise msgspec.DecodeError("JSON is nested too deep") from None
