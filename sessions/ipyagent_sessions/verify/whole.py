@@ -18,7 +18,7 @@ from ipyagent_sessions.log.layout import Layout
 from ipyagent_sessions.log.reader import Reader, seqs
 from ipyagent_sessions.session import Session, summarise
 from ipyagent_sessions.store import Store
-from ipyagent_sessions.verify import blobs, cached, files, identity
+from ipyagent_sessions.verify import blobs, cached, files, identity, tails
 from ipyagent_sessions.verify.finding import COPY, MEND, Finding, Report, level_of, unreadable
 from ipyagent_sessions.verify.states import Fold
 
@@ -82,6 +82,7 @@ def session(checked: Session, *, repair: bool = False) -> Report:
 
 def _session(checked: Session, *, repair: bool) -> Report:
     held, begun = checked.held(), _mark(checked) if repair else None
+    known = tails.look(checked.layout)
     walk = _Walk(checked)
     reader = Reader(checked.layout, checked.first)
     for event in _inherited(checked):
@@ -95,6 +96,8 @@ def _session(checked: Session, *, repair: bool) -> Report:
     found = [*_header(checked), *_fork(checked)]
     found += [_missing(checked, *gap) for gap in reader.missing]
     found += files.check(checked.layout, walk.sums, held=held)
+    if not held:
+        found += tails.check(checked.layout, known, max([last, *(end for _, end in reader.missing)]), walk.at)
     sizes, wrong = blobs.check(checked, walk.named, held=held)
     found += walk.findings + walk.fold.findings + wrong
     if _knows_more(walk.fold, found):
@@ -114,10 +117,11 @@ class _Walk:
         self.named: dict[str, int] = {}
         self.findings: list[Finding] = []
         self.last = 0
+        self.at = ""
 
     def take(self, event: Event, *, own: bool = False) -> None:
         body = ev.encode(event)
-        self.last = event.seq
+        self.last, self.at = event.seq, event.timestamp
         if own:
             self.sums.add(event, body)
         if event.parent_event is not None and not 0 < event.parent_event < event.seq:
