@@ -134,6 +134,13 @@ def test_fields_are_compared_by_their_paths(memory: Memory) -> None:
     assert len(memory.search(limit=2)) == 2
 
 
+@pytest.mark.parametrize("asked", [{"text": None}, {"text": 5}, {"fields": {5: 1}}, {"fields": "kind"}, {"fields": ["kind"]}])
+def test_a_search_for_what_cannot_be_looked_for_is_refused(memory: Memory, asked: dict[str, Any]) -> None:
+    memory.put("a", "k", {"kind": 1})
+    with pytest.raises(UsageError, match="is not a "):
+        memory.search(**asked)
+
+
 def test_an_entry_goes_when_its_time_is_over_and_no_session_with_it(
     memory: Memory, clock: FakeClock, session: Session
 ) -> None:

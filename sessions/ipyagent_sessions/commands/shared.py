@@ -22,9 +22,13 @@ def memory(door: Door, *, namespace: str, text: str, forget: str | None) -> Show
         if not shared.delete(namespace, forget, by=door.actor):
             raise NotFound(f"there is no {forget!r} in {namespace}", hint=f"{door.prefix} memory lists what there is")
         return Shown(f"{namespace} {forget}: removed")
+    problems = shared.problems()
     rows: list[list[Any]] = [
         [e.namespace, e.key, json.dumps(untagged(e.value), ensure_ascii=False), e.at, e.expires or "", e.by]
         for e in shared.entries(namespace, text=text)
     ]
     columns = ["namespace", "key", "value", "put", "until", "by"]
-    return Table(columns, rows, empty="sessions share nothing here yet", note="\n".join(shared.problems()), width=WIDE)
+    empty = "sessions share nothing here yet"
+    if problems or shared.keys():
+        empty = f"of what sessions share, nothing {'here can be read' if problems else 'fits'}"
+    return Table(columns, rows, empty="\n".join([empty, *problems]), note="\n".join(problems), width=WIDE)

@@ -6,7 +6,8 @@
 
 Writing takes the lock, reads what others added, appends a line and syncs it.  Reading takes no lock: a line counts once its
 line feed is there and its checksum fits.  Compaction writes what is alive into `journal-<n+1>.jsonl`, which appears complete;
-the older file goes then.  A line that does not verify is named in `problems`, with its place, and the others are read.
+the older file goes then.  What does not verify is named in `problems`, with its place, and the others are read: a line, lines
+that are missing by their numbers, a file without the line of its format.  What holds nothing hides no older file that does.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct
 
+from ipyagent_sessions.decoding import from_json
 from ipyagent_sessions.errors import UPDATE, NewerFormat, PersistenceError
 from ipyagent_sessions.events import NULL
 from ipyagent_sessions.log import checksum
@@ -39,7 +41,8 @@ _TRIES: Final = 20
 
 class Record(Struct, frozen=True, omit_defaults=True, gc=False):
     """A line: `op` is format, put, delete or seen.  `n` counts the lines ever written, `expires` is in seconds since the
-    epoch, `id` names the write: one of the same id is done once."""
+    epoch, `id` names the write: one of the same id is done once.  In the line of the format `lines` is how many follow
+    that were written with it, with numbers that do not follow each other."""
 
     n: int
     op: str
@@ -51,6 +54,7 @@ class Record(Struct, frozen=True, omit_defaults=True, gc=False):
     by: str = ""
     id: str = ""
     ids: list[str] = []
+    lines: int = 0
 
 
 _decoder: Final = msgspec.json.Decoder(Record)
@@ -63,14 +67,10 @@ class Journal:
     """The entries by (namespace, key), as they are on disk.  Safe for threads and processes."""
 
     def __init__(self, folder: Path, disk: Disk, make_store: Callable[[], None] | None = None) -> None:
-        """`make_store` sees to it, before the first write, that there is a store around `folder`.
-
-        `problems` are the lines that do not verify, `torn` the bytes behind the last line feed, as of the last look.
-        """
+        """`make_store` sees to it, before the first write, that there is a store around `folder`."""
         self._make_store = make_store
         self.folder = folder
-        self.problems: list[str] = []
-        self.torn = 0
+        self._rest = 0
         self._disk = disk
         self._entries: dict[Slot, Record] = {}
         self._seen: dict[str, None] = {}
@@ -78,6 +78,9 @@ class Journal:
         self._at = 0
         self._n = 0
         self._lines = 0
+        self._due = 0
+        self._wrong: list[str] = []
+        self._strays: list[int] = []
         self._lock = threading.RLock()
 
     def entries(self) -> dict[Slot, Record]:
@@ -85,6 +88,13 @@ class Journal:
         with self._lock:
             self._refresh()
             return dict(self._entries)
+
+    def problems(self) -> list[str]:
+        """What does not verify, by file and byte, read anew: it may have changed since.  Raises as `entries`."""
+        with self._lock:
+            self._begin(0)
+            self._refresh()
+            return self._problems()
 
     def write(self, op: str, slot: Slot, value: Raw, *, at: str, expires: float | None, by: str, write_id: str) -> bool:
         """Append a line durably; False when a write of that id was done before.  Raises PersistenceError, LeaseHeld."""
@@ -112,6 +122,11 @@ class Journal:
         return 0
 
     @property
+    def torn(self) -> int:
+        """The bytes behind the last line feed, as of the last look: what a crash left of a line."""
+        return self._rest if self._at else 0
+
+    @property
     def position(self) -> str:
         """The newest file, and the byte up to which it was read."""
         return f"{self._path(self._number).name}, byte {self._at}"
@@ -129,12 +144,13 @@ class Journal:
     def _refresh(self) -> None:
         """Read what was added since the last time."""
         for attempt in range(_TRIES):
-            number = max(self._numbers(), default=0)
-            if number == 0:
+            numbers = self._numbers()
+            if not numbers:
                 return
             try:
+                number = self._newest(numbers)
                 with open(self._path(number), "rb") as file:
-                    if number != self._number:
+                    if number != self._number or os.fstat(file.fileno()).st_size < self._at:
                         self._begin(number)
                     file.seek(self._at)
                     self._take(file.read())
@@ -144,27 +160,62 @@ class Journal:
                     raise
 
     def _begin(self, number: int) -> None:
-        self._number, self._at, self._lines = number, 0, 0
-        self._entries, self._seen, self.problems = {}, {}, []
+        self._number, self._at, self._lines, self._n, self._due, self._rest = number, 0, 0, 0, 0, 0
+        self._entries, self._seen, self._wrong = {}, {}, []
+
+    def _newest(self, numbers: list[int]) -> int:
+        """The newest file that holds something.  A newer one without any line that verifies is a stray."""
+        self._strays = []
+        for number in reversed(numbers[1:]):
+            if number == self._number or any(map(_record, self._path(number).read_bytes().split(b"\n"))):
+                return number
+            self._strays.append(number)
+        return numbers[0]
 
     def _take(self, data: bytes) -> None:
         whole = data[: data.rfind(b"\n") + 1]
-        self.torn = len(data) - len(whole)
         for line in whole.split(b"\n")[:-1]:
-            record = checksum.read(line, _decoder.decode)
+            record = _record(line)
             if record is None:
-                self.problems.append(
-                    f"{self._path(self._number).name}: a line at byte {self._at} ({len(line)} bytes) is damaged"
-                )
+                self._complain(f"a line at byte {self._at} ({len(line)} bytes) is damaged")
+                self._n += self._n > 0  # most likely it had the next number
             else:
+                self._compare(record)
                 self._apply(record)
+            self._due = max(self._due - 1, 0) if self._at else self._due
             self._at += len(line) + 1
             self._lines += 1
+        self._rest = len(data) - len(whole)
+
+    def _compare(self, record: Record) -> None:
+        """A line with what came before it: the line of the format is the first, and the numbers follow each other."""
+        if self._at == 0:
+            if record.op != "format":
+                self._complain("its beginning, the line of the format, is missing at byte 0")
+            self._due = record.lines
+        elif 0 < self._n < record.n:
+            missing = self._due + record.n - self._n - 1
+            if missing:
+                self._complain(f"{missing} {'line is' if missing == 1 else 'lines are'} missing before byte {self._at}")
+            self._due = 0
+
+    def _complain(self, what: str) -> None:
+        self._wrong.append(f"{self._path(self._number).name}: {what}")
+
+    def _problems(self) -> list[str]:
+        found = [f"{self._path(number).name}: nothing in it verifies, an older file is read" for number in self._strays]
+        found += self._wrong
+        name = self._path(self._number).name
+        if self._number and self._at == 0:  # it was published with the line of its format
+            found.append(f"{name}: nothing in it verifies ({self._rest} bytes at byte 0)")
+        elif self._due:
+            found.append(f"{name}: {self._due} {'line is' if self._due == 1 else 'lines are'} missing at byte {self._at}")
+        return found
 
     def _apply(self, record: Record) -> None:
         self._n = max(self._n, record.n)
         if record.op == "format":
-            found = msgspec.json.decode(record.value)
+            found = from_json(record.value)
             if not isinstance(found, int) or found > FORMAT:
                 raise NewerFormat(
                     f"{self.folder} has format {found}, this version reads up to {FORMAT}",
@@ -227,17 +278,26 @@ class Journal:
     def _compact(self, drop: frozenset[Slot]) -> None:
         if self._number == 0:
             return
-        old, damaged = self._number, bool(self.problems)
+        damaged, new = bool(self._problems()), max(self._numbers(), default=0) + 1
         kept = [r for slot, r in self._entries.items() if slot not in drop]
-        head = [Record(self._n, "format", value=Raw(str(FORMAT).encode())), Record(self._n, "seen", ids=list(self._seen))]
-        self._publish(old + 1, [*head, *kept])
-        if damaged:
-            self._path(old).replace(self._aside() / self._path(old).name)
+        head = Record(self._n, "format", value=Raw(str(FORMAT).encode()), lines=len(kept) + 1)
+        self._publish(new, [head, Record(self._n, "seen", ids=list(self._seen)), *kept])
         for number in self._numbers():
-            if number <= old:
+            if number < new:
                 with contextlib.suppress(OSError):  # a reader may have it open; the newest number counts
-                    self._path(number).unlink()
+                    if damaged:
+                        self._put_away(self._path(number))
+                    else:
+                        self._path(number).unlink()
         self._refresh()
+
+    def _put_away(self, path: Path) -> None:
+        """Keep a file of which not everything could be read."""
+        at, number = self._aside() / path.name, 0
+        while os.path.lexists(at):
+            number += 1
+            at = at.with_name(f"{path.name}.again{number}")
+        path.rename(at)
 
     def _publish(self, number: int, records: list[Record]) -> None:
         path = self._path(number)
@@ -261,3 +321,8 @@ class Journal:
 def line_of(record: Record) -> bytes:
     """The line of a record, with its checksum and its line feed."""
     return checksum.seal(msgspec.json.encode(record))
+
+
+def _record(line: bytes) -> Record | None:
+    """The record of a line, None when it does not verify."""
+    return checksum.read(line, _decoder.decode)

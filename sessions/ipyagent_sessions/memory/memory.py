@@ -119,7 +119,7 @@ class Memory:
         """The entries in `namespace` and below that fit, newest first.
 
         `text` is looked for in the key and in all texts and numbers of the value, in any case.  `fields` names parts of the
-        value by dotted paths, and what they must equal.
+        value by dotted paths, and what they must equal.  Raises UsageError.
         """
         return [self._item(record) for record in self._fitting(namespace, text, fields)[:limit]]
 
@@ -127,7 +127,11 @@ class Memory:
         """All that fits, newest first, with values as they are stored (tagged JSON): no class is needed to look at them."""
         return [self._item(record, raw=True) for record in self._fitting(namespace, text, None)]
 
-    def _fitting(self, namespace: str, text: str, fields: Mapping[str, Any] | None) -> list[Record]:
+    def _fitting(self, namespace: str, text: Any, fields: Any) -> list[Record]:
+        if not isinstance(text, str):
+            raise _refused(text, "text to search for", "a text; all entries fit an empty one")
+        if fields is not None and not (isinstance(fields, Mapping) and all(isinstance(path, str) for path in fields)):
+            raise _refused(fields, "mapping of paths to values", 'as in fields={"meta.kind": "fact"}')
         wanted = text.casefold()
         found: list[Record] = []
         for (_, key), record in self._alive(namespace):
@@ -141,8 +145,11 @@ class Memory:
 
     def problems(self) -> list[str]:
         """What of the files does not verify, by place."""
-        self._journal.entries()
-        return list(self._journal.problems)
+        return self._journal.problems()
+
+    def set_aside(self) -> list[Path]:
+        """The files that were kept because not everything in them could be read."""
+        return sorted(self.folder.joinpath("damaged").glob("*"))
 
     def torn(self) -> str:
         """Where the newest file ends inside a line, empty when it does not."""

@@ -43,7 +43,10 @@ def _identity(checked: Store, *, repair: bool) -> list[Finding]:
 
 def _shared(checked: Store) -> list[Finding]:
     """What of the files that sessions share does not verify."""
-    means, todo = "that entry is lost, the others are whole", "restore the file from a copy, or put it again"
+    means, todo = (
+        "the entries that stood there are lost, the others are whole",
+        "restore the file from a copy, or put it again",
+    )
     try:
         problems, torn = checked.memory.problems(), checked.memory.torn()
     except (IpyagentError, OSError) as error:
@@ -54,6 +57,9 @@ def _shared(checked: Store) -> list[Finding]:
         file, _, place = torn.partition(", ")
         means, todo = "normal after a crash: it was never acknowledged", "nothing; the next put or delete sets it aside"
         found.append(Finding("", f"memory/{file}", place, "an unfinished line at the end", means, todo, "note"))
+    for path in checked.memory.set_aside():
+        what, means = f"{path.stat().st_size} bytes set aside", "cut from a damaged file, kept for you to look at"
+        found.append(Finding("", f"memory/damaged/{path.name}", "", what, means, "nothing", "note"))
     return found
 
 
