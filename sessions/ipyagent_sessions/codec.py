@@ -20,6 +20,7 @@ import hashlib
 import importlib
 import math
 import pathlib
+import re
 import sys
 import uuid
 from collections.abc import Callable
@@ -31,6 +32,9 @@ from ipyagent_sessions import arrays
 from ipyagent_sessions.errors import NotSerialisable
 from ipyagent_sessions.events import clean
 
+DEEPEST: Final = 400
+"""So many levels of lists and objects a value has at most as JSON.  Python gives a stack of 1,000, some reading takes two a
+level, and a value must also be read where the stack is deeper than it was when it was written."""
 _INT64: Final = 2**63
 _ALWAYS_PLAIN: Final = frozenset({str, bool, type(None)})
 _TEXT: Final = frozenset({str})
@@ -39,6 +43,9 @@ _SHIELDED: Final = b'"$":"text"'
 _encode: Final = msgspec.json.Encoder().encode
 _encode_sorted: Final = msgspec.json.Encoder(order="sorted").encode
 _decode: Final = msgspec.json.Decoder().decode
+_ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b'[]{}"'))
+_STRINGS: Final = re.compile(rb'"[^"]*"')
 # bytes.find is used for "in" below, which takes twice the time: each argument and each result passes here
 
 
@@ -95,10 +102,28 @@ def _robust(value: Any, path: str, pickle: bool, encode: Callable[[Any], bytes])
         try:
             body = encode(packed)
         except UnicodeEncodeError:
-            return encode(_shield(packed))
-        return body if body.find(b"\\u0000") < 0 else encode(_shield(packed))
+            body = encode(_shield(packed))
+        if body.find(b"\\u0000") >= 0:
+            body = encode(_shield(packed))
+        if deeper(body, DEEPEST):
+            raise RecursionError
     except RecursionError:
-        raise NotSerialisable(f"{path} contains itself, or is nested too deeply", hint="return a flatter value") from None
+        raise NotSerialisable(
+            f"{path} contains itself, or is nested too deeply: {DEEPEST} levels can be read again everywhere",
+            hint="return a flatter value",
+        ) from None
+    return body
+
+
+def deeper(body: bytes, levels: int) -> bool:
+    """Whether JSON is nested deeper than so many levels.  Looks at its brackets, and needs no stack."""
+    if len(body) <= 2 * levels or body.count(b"[") + body.count(b"{") <= levels:
+        return False
+    bare = body.replace(b"\\\\", b"").replace(b'\\"', b"").translate(_ONE_KIND, _NO_BRACKETS)
+    bare = _STRINGS.sub(b"", bare.replace(b'""', b""))  # most strings, and what joins two of them
+    for _ in range(levels):
+        bare = bare.replace(b"[]", b"")  # takes the innermost level away
+    return bool(bare)
 
 
 def _in_order(packed: Any) -> Any:

@@ -6,10 +6,11 @@ import json
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.events import as_raw
-from ipyagent_sessions.exchange import notebook
+from ipyagent_sessions.exchange import notebook, values
 from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.lease import Holder
 from ipyagent_sessions.session import Session
@@ -96,3 +97,13 @@ def test_what_no_message_tells_of_an_agent_is_shown_as_a_result(session: Session
     assert len(at) == 1
     assert "**TaskCancelled**" in cells[at[0] + 1].source, "shown in the task that it belongs to"
     assert '"files": 7' in cells[-1].source
+
+
+def test_a_result_that_an_older_version_kept_is_named_where_it_is_nested_too_deep(session: Session, me: Holder) -> None:
+    appender = session.append(me)
+    appender.emit("TaskQueued", p.TaskQueued("m:f"), task_id="t.1")
+    returned(appender, "step", "deep", Raw(b"[" * 700 + b"]" * 700))
+    appender.emit("TaskCompleted", p.TaskCompleted(), task_id="t.1")
+    appender.close()
+    assert "value(session, 'main/deep')" in "\n".join(c.source for c in notebook.notebook(session).cells)
+    assert values.value(session, "main/deep").bundle == {"text/plain": "<nested too deep to be shown>"}

@@ -525,3 +525,29 @@ def test_a_line_of_twenty_megabytes_and_what_no_text_may_hold(store: Store, tmp_
     assert len(texts[1]) == 20_000
     (large,) = [e for e in session.events() if payload_of(e).get("message_blob")]
     assert len(session.payload(large)["message"]["parts"][0]["content"]) == 20_000_000
+
+
+@pytest.mark.parametrize("depth", [300, 900])
+@pytest.mark.parametrize("source", [CLAUDE, CODEX, PI], ids=lambda source: source.stem)
+def test_a_line_that_is_nested_too_deep_is_named_and_text_stays_text(
+    store: Store, tmp_path: Path, source: Path, depth: int
+) -> None:
+    lines = source.read_bytes().splitlines()
+    deep, tried = b"[" * depth + b"]" * depth, 0
+    for number, line in enumerate(lines):
+        for place in places(json.loads(line)):
+            if not place or place[-1] not in ("arguments", "input", "content", "output", "details"):
+                continue
+            changed: Any = json.loads(line)
+            holder = changed
+            for key in place[:-1]:
+                holder = holder[key]
+            is_text = isinstance(holder[place[-1]], str)
+            holder[place[-1]] = "@"
+            made = json.dumps(changed).encode().replace(b'"@"', b'"%b"' % deep if is_text else deep)
+            taken, session = brought(store, written(tmp_path, *lines[:number], made, *lines[number + 1 :]))
+            named = [p.line for p in taken.problems if p.what == "nested too deep"]
+            assert named == ([] if is_text else [number + 1])
+            assert notebook.notebook(session).cells
+            tried += 1
+    assert tried

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ipyagent_sessions import cli
 from ipyagent_sessions.errors import UPDATE, NewerFormat, NotSerialisable, PersistenceError, UsageError
 from ipyagent_sessions.memory.journal import Record, line_of
 from ipyagent_sessions.memory.memory import Memory
@@ -139,6 +140,27 @@ def test_a_search_for_what_cannot_be_looked_for_is_refused(memory: Memory, asked
     memory.put("a", "k", {"kind": 1})
     with pytest.raises(UsageError, match="is not a "):
         memory.search(**asked)
+
+
+def test_a_value_that_is_nested_too_deep_is_refused_and_an_old_one_is_listed(
+    store: Store, memory: Memory, clock: FakeClock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deep: Any = "needle"
+    for _ in range(500):
+        deep = [deep]
+    with pytest.raises(NotSerialisable, match="nested too deeply"):
+        memory.put("a", "k", deep)
+    memory.put("a", "plain", 1)
+    for n, depth in enumerate((500, 980), 3):
+        value = msgspec.Raw(b"[" * depth + b'"needle"' + b"]" * depth)
+        with journal(memory).open("ab") as file:
+            file.write(line_of(Record(n, "put", "a", f"deep{depth}", value, memory.search(text="plain")[0].at)))
+    seen = again(memory, clock)
+    assert [i.key for i in seen.entries(text="needle")][-1] == "deep500"
+    assert cli.main(["--store", str(store.root), "memory"]) == 0
+    told = capsys.readouterr().out
+    assert "plain" in told
+    assert "deep500" in told
 
 
 def test_an_entry_goes_when_its_time_is_over_and_no_session_with_it(

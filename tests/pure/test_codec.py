@@ -256,3 +256,22 @@ def test_a_distrusted_pickle_is_not_even_looked_at(tmp_path: pathlib.Path) -> No
     with pytest.raises(NotSerialisable):
         codec.loads(body)
     assert not (tmp_path / "boom").exists()
+
+
+def nested(depth: int, kind: Any) -> Any:
+    value: Any = "[{"
+    for _ in range(depth):
+        value = kind(value)
+    return value
+
+
+@pytest.mark.parametrize(
+    ("kind", "levels"),
+    [(lambda v: [v], 1), (lambda v: {"k\\": v, 'a"[': "]"}, 1), (lambda v: (v,), 2), (lambda v: ["]", v, "{"], 1)],
+    ids=["list", "dict", "tuple", "beside"],
+)
+def test_the_bound_of_nesting_is_that_of_the_json(kind: Any, levels: int) -> None:
+    value = nested(codec.DEEPEST // levels, kind)
+    assert codec.loads(codec.dumps(value)) == value
+    with pytest.raises(NotSerialisable, match="nested too deeply: 400 levels"):
+        codec.dumps(kind(value))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.errors import NotFound, UsageError
-from ipyagent_sessions.exchange.values import untagged
+from ipyagent_sessions.exchange.values import as_text
 from ipyagent_sessions.views.shown import Shown, Table
 
 WIDE: Final = 120
@@ -24,8 +23,7 @@ def memory(door: Door, *, namespace: str, text: str, forget: str | None) -> Show
         return Shown(f"{namespace} {forget}: removed")
     problems = shared.problems()
     rows: list[list[Any]] = [
-        [e.namespace, e.key, json.dumps(untagged(e.value), ensure_ascii=False), e.at, e.expires or "", e.by]
-        for e in shared.entries(namespace, text=text)
+        [e.namespace, e.key, as_text(e.value), e.at, e.expires or "", e.by] for e in shared.entries(namespace, text=text)
     ]
     columns = ["namespace", "key", "value", "put", "until", "by"]
     empty = "sessions share nothing here yet"

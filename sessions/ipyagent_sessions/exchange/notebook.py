@@ -7,7 +7,6 @@ cell only when it was written in a cell and the session was made in this store; 
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, Final
 
@@ -180,9 +179,9 @@ class _Writer:
         began = self._began.get(event.activity_id or "")
         if body.get("kind") != "tool" or began is None:
             return line_of(event)
-        args = values.untagged(payload(self.session, began).get("args"))
+        args = payload(self.session, began).get("args")
         named = args[1] if isinstance(args, list) and len(args) == 2 else {} if args == [[]] else args
-        called = f"{body.get('name', '')} {json.dumps(named, ensure_ascii=False)}"
+        called = f"{body.get('name', '')} {values.as_text(named)}"
         failed = event.event_type == "ActivityFailed"
         return f"{called}: {body.get('error_type', '')}: {body.get('error', '')}" if failed else called
 

@@ -13,6 +13,10 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from ipyagent_sessions import codec
+
+_DEEPEST: Final = 200
+"""Levels of JSON: pydantic writes messages of 255."""
 _MOST_TOKENS: Final = 2**53
 _MOST_DOLLARS: Final = 1e9
 
@@ -84,6 +88,8 @@ class Spoken(Struct):
 
 def decoded(body: str) -> Any:
     """JSON as JavaScript writes it, with lone surrogates.  Raises ValueError, and RecursionError for what is too deep."""
+    if codec.deeper(body.encode("utf-8", "surrogatepass"), _DEEPEST):
+        raise RecursionError
     return json.loads(body, parse_constant=str)
 
 

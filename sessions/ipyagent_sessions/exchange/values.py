@@ -92,7 +92,7 @@ def bundle(packed: Any) -> dict[str, str]:
     if rows is not None:
         columns, cells = rows
         return {"text/plain": text_view.table(columns, cells), "text/html": html_view.table(columns, cells)}
-    return {"text/plain": _short(json.dumps(untagged(packed), indent=1, ensure_ascii=False))}
+    return {"text/plain": _short(as_text(packed, indent=1))}
 
 
 def _bytes(body: bytes) -> dict[str, str]:
@@ -143,20 +143,28 @@ def _rows(packed: Any) -> tuple[list[str], list[list[Any]]] | None:
     return columns, [list(row.values()) for row in packed[:ROWS]]
 
 
-def untagged(packed: Any) -> Any:
+def as_text(packed: Any, indent: int | None = None) -> str:
+    """Tagged data as JSON for a person; an older version may have kept what is nested too deep for that."""
+    try:
+        return json.dumps(_untagged(packed), indent=indent, ensure_ascii=False)
+    except RecursionError:
+        return "<nested too deep to be shown>"
+
+
+def _untagged(packed: Any) -> Any:
     """Tagged data as a person reads it: what a dataclass or tuple holds, without the name of its kind."""
     if isinstance(packed, list):
-        return [untagged(item) for item in packed]
+        return [_untagged(item) for item in packed]
     if not isinstance(packed, dict):
         return packed
     tag, held = packed.get("$"), packed.get("v")
     if tag is None:
-        return {key: untagged(item) for key, item in packed.items()}
+        return {key: _untagged(item) for key, item in packed.items()}
     if tag == "dict" and isinstance(held, list):
-        return [untagged(pair) for pair in held]
+        return [_untagged(pair) for pair in held]
     if isinstance(held, str) and len(held) > 200:
         return f"<{tag}, {len(held)} characters>"
-    return untagged(held)
+    return _untagged(held)
 
 
 def _decoded(text: Any) -> bytes:

@@ -22,6 +22,7 @@ from msgspec import Raw, Struct
 from ipyagent_sessions import codec
 from ipyagent_sessions.clock import Clock, duration
 from ipyagent_sessions.config import seconds
+from ipyagent_sessions.decoding import from_json
 from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.events import NULL, Stamper, clean, seconds_of
 from ipyagent_sessions.log.files import Disk
@@ -135,7 +136,7 @@ class Memory:
         wanted = text.casefold()
         found: list[Record] = []
         for (_, key), record in self._alive(namespace):
-            data = msgspec.json.decode(record.value)
+            data = _plain(record)
             if wanted and wanted not in key.casefold() and not any(wanted in t.casefold() for t in _texts(data)):
                 continue
             if fields and any(_field(data, path) != [value] for path, value in fields.items()):
@@ -193,8 +194,16 @@ class Memory:
 
     def _item(self, record: Record, *, raw: bool = False) -> Item:
         expires = None if record.expires is None else self._stamp(min(record.expires, _LAST))
-        value = msgspec.json.decode(record.value) if raw else codec.loads(record.value)
+        value = _plain(record) if raw else codec.loads(record.value)
         return Item(record.ns, record.key, value, record.at, expires, record.by)
+
+
+def _plain(record: Record) -> Any:
+    """The value as it is stored, as JSON-like data; one that is nested too deep for that as its text."""
+    try:
+        return from_json(record.value)
+    except msgspec.DecodeError:
+        return bytes(memoryview(record.value)).decode("utf-8", "replace")
 
 
 def _lifetime(slot: Slot, ttl: str | float) -> float:
@@ -233,15 +242,15 @@ def _refused(given: Any, what: str, wanted: str) -> UsageError:
 
 def _texts(data: Any) -> Iterable[str]:
     """The texts and numbers of JSON-like data, and the names of its fields."""
-    if isinstance(data, dict):
-        for name, value in data.items():
-            yield str(name)
-            yield from _texts(value)
-    elif isinstance(data, list):
-        for value in data:
-            yield from _texts(value)
-    elif data is not None:
-        yield str(data)
+    waiting = [data]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            waiting += (*part, *part.values())
+        elif isinstance(part, list):
+            waiting += part
+        elif part is not None:
+            yield str(part)
 
 
 def _field(data: Any, path: str) -> list[Any]:
