@@ -19,6 +19,7 @@ from ipyagent_sessions.log.format import line_of
 from ipyagent_sessions.log.lease import Holder
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
+from ipyagent_sessions.testing import FakeClock, FaultyDisk
 from ipyagent_sessions.undo.ledger import ledger
 
 
@@ -76,6 +77,22 @@ def test_an_event_that_could_not_have_been_written_is_refused(
 
 def test_what_is_as_it_was_written_is_taken(members: Members, session: Session, other: Store, tmp_path: Path) -> None:
     assert unpack.bring_in(other, write(tmp_path / "f.zip", changed(members, lambda _: None))).new == [session.id]
+
+
+def test_of_two_imports_of_an_archive_at_once_one_finds_it_here(
+    members: Members, session: Session, tmp_path: Path, clock: FakeClock
+) -> None:
+    class First(FaultyDisk):
+        """Another process imports the same in the last moment."""
+
+        def seam(self, name: str) -> None:
+            if name == "before import rename" and not other.session_ids():
+                unpack.bring_in(other, path)
+
+    path = write(tmp_path / "f.zip", members)
+    other, mine = Store(tmp_path / "s"), Store(tmp_path / "s", clock=clock, disk=First())
+    assert unpack.bring_in(mine, path).known == [session.id]
+    assert [found.name for found in mine.sessions_folder.iterdir()] == [session.id], "and no draft is left"
 
 
 def test_a_header_with_a_wrong_time_is_refused(members: Members, session: Session, other: Store, tmp_path: Path) -> None:

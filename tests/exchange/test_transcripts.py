@@ -25,6 +25,7 @@ from ipyagent_sessions.lifecycle import TaskState
 from ipyagent_sessions.log.lease import Holder
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
+from ipyagent_sessions.testing import FakeClock, FaultyDisk
 from ipyagent_sessions.verify import whole
 from ipyagent_sessions.views.card import card, cost, steps
 
@@ -551,3 +552,18 @@ def test_a_line_that_is_nested_too_deep_is_named_and_text_stays_text(
             assert notebook.notebook(session).cells
             tried += 1
     assert tried
+
+
+def test_of_two_imports_of_a_file_at_once_one_finds_it_here(tmp_path: Path, clock: FakeClock) -> None:
+    class First(FaultyDisk):
+        """Another process imports the same in the last moment."""
+
+        def seam(self, name: str) -> None:
+            if name == "before import rename" and not other.session_ids():
+                transcripts.bring_in(other, CLAUDE)
+
+    other, mine = Store(tmp_path / "s"), Store(tmp_path / "s", clock=clock, disk=First())
+    taken = transcripts.bring_in(mine, CLAUDE)
+    assert taken.known
+    names = sorted(path.name for path in mine.sessions_folder.iterdir())
+    assert names == sorted(mine.session_ids()) == [taken.session_id, f"{taken.session_id}a1"], "and no draft is left"

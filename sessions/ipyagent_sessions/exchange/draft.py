@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
+from pathlib import Path
 
 from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.log import lease
@@ -12,6 +14,17 @@ from ipyagent_sessions.log.files import make_folder
 from ipyagent_sessions.log.layout import Layout
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
+
+
+def appear(store: Store, draft: Path, session_id: str) -> None:
+    """Let a prepared folder be seen as that session.  Raises FileExistsError when another import was first, OSError."""
+    path = store.sessions_folder / session_id
+    try:
+        store.disk.publish(draft, path, what="import")
+    except OSError as error:
+        if draft.exists() and path.exists():
+            raise FileExistsError(errno.EEXIST, "it is here already", str(path)) from error
+        raise
 
 
 class Draft:
@@ -29,9 +42,12 @@ class Draft:
         shutil.rmtree(self.layout.root, ignore_errors=True)
 
     def publish(self, store: Store) -> int:
-        """Let it be seen; returns how many events were added to the session that is here.  Raises LeaseHeld, UsageError."""
+        """Let it be seen; returns how many events were added to the session that is here.
+
+        Raises LeaseHeld, UsageError, and FileExistsError when another import was first.
+        """
         if self.here is None:
-            store.disk.publish(self.layout.root, store.sessions_folder / self.session_id, what="import")
+            appear(store, self.layout.root, self.session_id)
             return 0
         layout = self.here.layout
         with lease.held(layout, "import", now=store.clock.now(), disk=store.disk):

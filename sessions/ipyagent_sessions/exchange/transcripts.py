@@ -8,6 +8,7 @@ left out, and an alarm at its place in the log says which one and why.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import shutil
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from ipyagent_sessions import events as ev
 from ipyagent_sessions import folding
 from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.exchange import claude_code, codex, incoming, pi
+from ipyagent_sessions.exchange.draft import appear
 from ipyagent_sessions.exchange.retelling import Retelling
 from ipyagent_sessions.exchange.spoken import Problem, Spoken, decoded, text
 from ipyagent_sessions.log import live, sealing
@@ -67,10 +69,13 @@ def bring_in(store: Store, path: Path) -> Taken:
     now = ev.Stamper()(store.clock.now())
     ids = [f"{session_id}a{number}" for number in range(1, len(subs) + 1)]
     for sub_id, sub in zip(ids, subs, strict=True):  # the session itself is last: with it, all of the file is here
-        if not (store.sessions_folder / sub_id).exists():
+        with contextlib.suppress(FileExistsError):
             _write(store, sub_id, Retelling(sub, form.NAME, sub_id, f"a sub-agent of {path.name}", now))
     told = Retelling(spoken, form.NAME, session_id, path.name, now)
-    tasks = _write(store, session_id, told)
+    try:
+        tasks = _write(store, session_id, told)
+    except FileExistsError:
+        return Taken(session_id, form.NAME, known=True)
     problems = [item for item in spoken.items if isinstance(item, Problem)]
     return Taken(session_id, form.NAME, len(told.events), tasks, problems, spoken.passed, sub_agents=ids)
 
@@ -141,7 +146,9 @@ def _time(stamp: str) -> str:
 
 
 def _write(store: Store, session_id: str, told: Retelling) -> int:
-    """Make the session, complete or not at all; returns how many tasks it has."""
+    """Make the session, complete or not at all; returns how many tasks it has.  Raises FileExistsError when it is here."""
+    if (store.sessions_folder / session_id).exists():
+        raise FileExistsError(session_id)
     store.make()
     draft = store.sessions_folder / f".{store.ids()}"  # swept when this process dies
     draft.mkdir()
@@ -159,7 +166,7 @@ def _write(store: Store, session_id: str, told: Retelling) -> int:
         live.write_summary(layout, summarise(session_id, state), store.disk)
         for folder in (layout.root, *([layout.blobs] if told.blobs else [])):
             sync_folder(folder)
-        store.disk.publish(draft, store.sessions_folder / session_id, what="import")
+        appear(store, draft, session_id)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise

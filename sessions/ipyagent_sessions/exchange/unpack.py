@@ -63,19 +63,26 @@ def bring_in(store: Store, path: Path) -> Imported:
     with opened(path) as archive:
         _check_lineage(archive)
         store.make()
-        done, drafts = Imported(archive.manifest.session, 0, [], [], {}), list[Draft]()
         try:
-            _prepare(archive, store, drafts, done)
-            for draft in drafts:
-                added = draft.publish(store)
-                if draft.here is None:
-                    done.new.append(draft.session_id)
-                else:
-                    done.grown[draft.session_id] = added
-        finally:
-            for draft in drafts:
-                draft.discard()
-        return done
+            return _imported(archive, store)
+        except FileExistsError:  # another import was first: what it brought is compared
+            return _imported(archive, store)
+
+
+def _imported(archive: Archive, store: Store) -> Imported:
+    done, drafts = Imported(archive.manifest.session, 0, [], [], {}), list[Draft]()
+    try:
+        _prepare(archive, store, drafts, done)
+        for draft in drafts:
+            added = draft.publish(store)
+            if draft.here is None:
+                done.new.append(draft.session_id)
+            else:
+                done.grown[draft.session_id] = added
+    finally:
+        for draft in drafts:
+            draft.discard()
+    return done
 
 
 def _prepare(archive: Archive, store: Store, drafts: list[Draft], done: Imported) -> None:
