@@ -554,6 +554,22 @@ def test_a_line_that_is_nested_too_deep_is_named_and_text_stays_text(
     assert tried
 
 
+def test_a_count_of_codex_without_a_total_is_taken_and_one_that_says_nothing_is_passed(store: Store, tmp_path: Path) -> None:
+    def counted(**info: Any) -> dict[str, Any]:
+        return {"type": "event_msg", "payload": {"type": "token_count", "info": info}}
+
+    said = {"type": "message", "role": "assistant", "content": [{"text": "yes"}]}
+    lines = [
+        {"type": "turn_context", "payload": {"model": "m"}},
+        {"type": "response_item", "payload": said},
+        counted(last_token_usage={"input_tokens": 70, "output_tokens": 5}),
+        counted(rate_limits={}),
+    ]
+    taken, session = brought(store, written(tmp_path, *lines))
+    assert taken.passed == {"token_count": 1}
+    assert (session.summary().input_tokens, session.summary().output_tokens) == (70, 5)
+
+
 def test_of_two_imports_of_a_file_at_once_one_finds_it_here(tmp_path: Path, clock: FakeClock) -> None:
     class First(FaultyDisk):
         """Another process imports the same in the last moment."""

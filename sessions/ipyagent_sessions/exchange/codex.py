@@ -127,11 +127,14 @@ class Reader:
         self._answer(line, at).calls.append(Call(text(item.get("call_id")), name, arguments))
 
     def _count(self, info: dict[str, Any]) -> None:
-        """What the newest response used.  The same count is told again when nothing was used since."""
-        if self._newest is None or not info or info.get("total_token_usage") == self._used:
+        """What the newest response used.  The same total is told again when nothing was used since; a count may have none."""
+        usage, total = fields(info.get("last_token_usage")), info.get("total_token_usage")
+        if self._newest is None or not usage:
+            self.spoken.skip("token_count")
             return
-        self._used = info.get("total_token_usage")
-        usage = fields(info.get("last_token_usage"))
+        if total is not None and total == self._used:
+            return
+        self._used = total
         self._newest.input_tokens = tokens(usage, "input_tokens")
         self._newest.output_tokens = tokens(usage, "output_tokens")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 import msgspec
@@ -12,7 +11,8 @@ from ipyagent_sessions.payloads import NOTED, SCHEMAS, Payload
 
 _WHOLE: Final = {"attempt": 2**31, "schema_version": 2**15, "rss_bytes": 2**63, "input_tokens": 2**63, "output_tokens": 2**63}
 """Fields that hold whole numbers of at least 0, and below what."""
-_MEASURED: Final = ("execution_time_ms", "cpu_s", "cost_usd")
+_MEASURED: Final = {"execution_time_ms": 1e15, "cpu_s": 1e12, "cost_usd": 1e9}
+"""Fields that hold a measure of at least 0, and below what: 30,000 years, and a thousand million dollars."""
 _decoders: Final[dict[str, msgspec.json.Decoder[Payload]]] = {
     name: msgspec.json.Decoder(kind) for name, kind in (SCHEMAS | NOTED).items()
 }
@@ -30,9 +30,10 @@ def wrong(event: Event) -> str:
         number = getattr(event, name)
         if number is not None and not 0 <= number < limit:
             return f"has the {name} {_short(number)}, which is out of range"
-    for name in _MEASURED:
-        if not math.isfinite(getattr(event, name) or 0.0):
-            return f"has a {name} that is no number"
+    for name, most in _MEASURED.items():
+        measure = getattr(event, name)
+        if measure is not None and not 0 <= measure < most:  # also what is no number
+            return f"has the {name} {measure}, which is out of range"
     return _payload(event)
 
 
