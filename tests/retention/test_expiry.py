@@ -8,7 +8,7 @@ import pytest
 
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions import state as states
-from ipyagent_sessions.config import CheckpointPolicy
+from ipyagent_sessions.config import CheckpointPolicy, MemoryPolicy
 from ipyagent_sessions.log import checkpoints
 from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.lease import Holder
@@ -189,17 +189,77 @@ def test_each_removal_is_on_record_before_it_happens(
 
 @pytest.mark.parametrize("ended", ["completed"], indirect=True)
 def test_the_first_clean_up_is_announced_a_day_before_it_happens(ended: Session, store: Store, clock: FakeClock) -> None:
-    assert clean.by_itself(store, POLICY) == "", "nothing is old yet"
+    assert clean.by_itself(store, POLICY, MemoryPolicy()) == "", "nothing is old yet"
     clock.advance(8 * DAY)
-    told = clean.by_itself(store, POLICY)
+    told = clean.by_itself(store, POLICY, MemoryPolicy())
     assert "2026-01-10" in told
     assert "gc" in told
     assert "2026-01-10" in clean.standing(store)
     clock.advance(0.5 * DAY)
-    assert clean.by_itself(store, POLICY) == ""
+    assert clean.by_itself(store, POLICY, MemoryPolicy()) == ""
     assert len(checkpoints.sequence(ended.layout)) == 5, "nothing has gone"
     clock.advance(0.6 * DAY)
-    assert clean.by_itself(store, POLICY) == ""
+    assert clean.by_itself(store, POLICY, MemoryPolicy()) == ""
     assert len(checkpoints.sequence(ended.layout)) <= 2
     assert clean.standing(store) == ""
     assert {e.by for e in clean.record(store)} == {"ipyagent, by itself"}
+
+
+def test_shared_entries_go_by_themselves_a_day_after_it_was_announced(store: Store, clock: FakeClock) -> None:
+    policy = MemoryPolicy(30 * DAY)
+    store.create()
+    for ttl in ("1d", "90d", None):
+        store.memory.put("a", str(ttl), 1, ttl=ttl)
+    assert clean.by_itself(store, POLICY, policy) == "", "nothing is old yet"
+    clock.advance(2 * DAY)
+    told = clean.by_itself(store, POLICY, policy)
+    assert "the time of 1 shared entry is over" in told
+    assert "2026-01-04" in told
+    assert "2026-01-04" in clean.standing(store)
+    clock.advance(0.5 * DAY)
+    assert clean.by_itself(store, POLICY, policy) == ""
+    assert [o.key for o in store.memory.outlived()] == ["1d"], "nothing has gone"
+    clock.advance(0.6 * DAY)
+    assert clean.by_itself(store, POLICY, policy) == ""
+    assert store.memory.outlived() == []
+    assert clean.standing(store) == ""
+    clock.advance(30 * DAY)
+    clean.by_itself(store, POLICY, policy)
+    assert store.memory.keys() == [("a", "90d")]
+    assert [(e.file, e.by) for e in clean.record(store)] == [
+        ("memory/a/1d", "ipyagent, by itself"),
+        ("memory/a/None", "ipyagent, by itself"),
+    ]
+
+
+def test_damaged_shared_entries_are_left_to_a_person(store: Store, clock: FakeClock) -> None:
+    store.create()
+    store.memory.put("a", "lost", 1)
+    store.memory.put("a", "short", 1, ttl=1)
+    path = store.memory.folder / "journal-1.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"lost"', b'"last"'))
+    for _ in range(3):
+        clock.advance(2 * DAY)
+        clean.by_itself(store, POLICY, MemoryPolicy())
+    assert path.exists()
+    assert whole.store(store).damaged
+
+
+def test_an_entry_that_is_put_anew_while_old_ones_are_cleaned_stays(store: Store, clock: FakeClock) -> None:
+    store.memory.put("a", "k", "old", ttl=1)
+    clock.advance(2)
+    due = store.memory.outlived()
+    Store(store.root, clock=clock).memory.put("a", "k", "new")
+    store.memory.forget(due)
+    assert store.memory.get("a", "k") == "new"
+
+
+def test_a_part_of_a_line_that_a_crash_left_costs_no_later_one(store: Store, clock: FakeClock) -> None:
+    for n in range(2):
+        store.memory.put("a", f"k{n}", 1, ttl=1)
+        clock.advance(2)
+        clean.memory(store, store.memory.outlived(), by="user:me")
+        if n == 0:
+            with (store.root / "gc.jsonl").open("ab") as file:
+                file.write(b'{"at":"2026')
+    assert [e.file for e in clean.record(store)] == ["memory/a/k0", "memory/a/k1"]

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from ipyagent_sessions.agent import budget
 from ipyagent_sessions.commands import look, outside, targets
-from ipyagent_sessions.commands.check import policy_of, settings_files
+from ipyagent_sessions.commands.check import memory_policy_of, policy_of, settings_files
 from ipyagent_sessions.commands.door import Door
 from ipyagent_sessions.commands.follow import Screen, follow
 from ipyagent_sessions.errors import ConfigError, NotFound, TaskNotCompleted, UsageError
@@ -235,7 +235,7 @@ def go(door: Door, screen: Screen, handle: TaskHandle, *, background: bool) -> T
 def _cleaned(door: Door) -> str:
     """Let go what has outlived its time, and say so; settings that became wrong since the start do not cost a task its end."""
     try:
-        return clean.by_itself(door.store, policy_of(door, None))
+        return clean.by_itself(door.store, policy_of(door, None), memory_policy_of(door))
     except ConfigError as error:
         return f"nothing was cleaned up: {error}"
 

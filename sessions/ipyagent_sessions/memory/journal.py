@@ -108,8 +108,8 @@ class Journal:
                 self._compact(frozenset())
             return True
 
-    def compact(self, drop: frozenset[Slot]) -> None:
-        """Write what is alive, without `drop`, into a new file.  Raises OSError, LeaseHeld."""
+    def compact(self, drop: frozenset[int]) -> None:
+        """Write what is alive, without the lines of the numbers `drop`, into a new file.  Raises OSError, LeaseHeld."""
         with self._lock, self._writing():
             self._refresh()
             self._compact(drop)
@@ -275,11 +275,11 @@ class Journal:
                 self._aside().joinpath(f"{path.name}.{self._at}").write_bytes(torn)
                 file.truncate(self._at)
 
-    def _compact(self, drop: frozenset[Slot]) -> None:
+    def _compact(self, drop: frozenset[int]) -> None:
         if self._number == 0:
             return
         damaged, new = bool(self._problems()), max(self._numbers(), default=0) + 1
-        kept = [r for slot, r in self._entries.items() if slot not in drop]
+        kept = [r for r in self._entries.values() if r.n not in drop]
         head = Record(self._n, "format", value=Raw(str(FORMAT).encode()), lines=len(kept) + 1)
         self._publish(new, [head, Record(self._n, "seen", ids=list(self._seen)), *kept])
         for number in self._numbers():

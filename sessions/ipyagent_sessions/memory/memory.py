@@ -50,13 +50,14 @@ class Item(Struct, frozen=True):
 
 
 class Outlived(Struct, frozen=True):
-    """An entry that may go: `file` says where it lies, `size` its bytes, `why` why."""
+    """An entry that may go: `file` says where it lies, `size` its bytes, `why` why, `n` the number of its line."""
 
     namespace: str
     key: str
     file: str
     size: int
     why: str
+    n: int
 
 
 class Memory:
@@ -164,12 +165,12 @@ class Memory:
             why = self._why(record, kept_s)
             if why:
                 file = f"memory/{namespace}/{key}"
-                found.append(Outlived(namespace, key, file, len(memoryview(record.value)), why))
+                found.append(Outlived(namespace, key, file, len(memoryview(record.value)), why, record.n))
         return found
 
     def forget(self, outlived: Iterable[Outlived]) -> None:
-        """Remove entries for good, in one new file.  Raises OSError, LeaseHeld."""
-        due: frozenset[Slot] = frozenset((o.namespace, o.key) for o in outlived)
+        """Remove entries for good, in one new file, but those that were put anew since.  Raises OSError, LeaseHeld."""
+        due = frozenset(o.n for o in outlived)
         if due:
             self._journal.compact(due)
 

@@ -1,6 +1,6 @@
 """Removing what has outlived the policy: on request, and once a day by itself after it was announced.
 
-    <store>/gc.json     when it was announced, and when it was last looked or cleaned by itself
+    <store>/gc.json     when it was announced, for checkpoints and shared entries, and when it was last looked or cleaned
     <store>/gc.jsonl    one line for each file that was removed: when, by whom, why
     <store>/gc.lock     one clean-up at a time
 
@@ -17,9 +17,9 @@ from typing import Final, Protocol
 import msgspec
 from msgspec import Struct
 
-from ipyagent_sessions.config import CheckpointPolicy
+from ipyagent_sessions.config import CheckpointPolicy, MemoryPolicy
 from ipyagent_sessions.decoding import from_json
-from ipyagent_sessions.errors import LeaseHeld
+from ipyagent_sessions.errors import LeaseHeld, NewerFormat
 from ipyagent_sessions.events import Stamper
 from ipyagent_sessions.log.exclusive import exclusive
 from ipyagent_sessions.log.files import sync_file
@@ -30,11 +30,13 @@ from ipyagent_sessions.store import Store
 
 EVERY_S: Final = DAY
 """How often the store is looked at, and how long a person has between the announcement and the first clean-up."""
+_BY_ITSELF: Final = "ipyagent, by itself"
 
 
 class _Known(Struct, omit_defaults=True):
     announced: float | None = None
     looked: float = 0.0
+    announced_shared: float | None = None
 
 
 class Entry(Struct, frozen=True, omit_defaults=True):
@@ -106,7 +108,11 @@ def _record(store: Store, due: Sequence[Removable], *, by: str) -> None:
         return
     now = Stamper()(store.clock.now())
     lines = [msgspec.json.encode(Entry(now, by, d.file, d.size, d.why)) + b"\n" for d in due]
-    with open(store.root / "gc.jsonl", "ab") as file:
+    with open(store.root / "gc.jsonl", "ab+") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read() != b"\n":  # a crash left a part of a line
+                lines.insert(0, b"\n")
         file.writelines(lines)
         file.flush()
         sync_file(file.fileno())
@@ -127,36 +133,62 @@ def record(store: Store) -> list[Entry]:
     return out
 
 
-def by_itself(store: Store, policy: CheckpointPolicy) -> str:
+def by_itself(store: Store, policy: CheckpointPolicy, shared: MemoryPolicy) -> str:
     """What a door does after a task, once a day: announce the first clean-up, and from a day later on clean.
 
-    Returns what a person is to be told, mostly nothing.  A disk that refuses, or another process that cleans, is no trouble.
+    Checkpoints and shared entries are announced each for itself.  Returns what a person is to be told, mostly nothing.  A disk
+    that refuses, another process that cleans, or shared entries of a newer version are no trouble.
     """
     try:
         known, now = _known(store), store.clock.now()
         if now - known.looked < EVERY_S:
             return ""
-        told = ""
-        if known.announced is None:
-            due = expiry.expired(store, policy)
-            if due:
-                known.announced = now
-                told = _announcement(due, now)
-        elif now - known.announced >= EVERY_S:
-            checkpoints(store, policy, by="ipyagent, by itself")
+        told = [_checkpoints_by_itself(store, policy, known, now), _shared_by_itself(store, shared, known, now)]
         known.looked = now
         store.disk.replace(store.root / "gc.json", msgspec.json.encode(known))
-        return told
+        return "\n".join(filter(None, told))
     except (OSError, LeaseHeld):
         return ""
 
 
-def standing(store: Store) -> str:
-    """The announcement for as long as nothing was cleaned yet, empty otherwise: for lists and the doctor."""
-    known = _known(store)
-    if known.announced is None or os.path.exists(store.root / "gc.jsonl"):
+def _checkpoints_by_itself(store: Store, policy: CheckpointPolicy, known: _Known, now: float) -> str:
+    if known.announced is None:
+        due = expiry.expired(store, policy)
+        if due:
+            known.announced = now
+            return _announcement(due, now)
+    elif now - known.announced >= EVERY_S:
+        checkpoints(store, policy, by=_BY_ITSELF)
+    return ""
+
+
+def _shared_by_itself(store: Store, policy: MemoryPolicy, known: _Known, now: float) -> str:
+    try:
+        due = store.memory.outlived(policy.kept_s)
+    except NewerFormat:
         return ""
-    return f"old checkpoints of ended tasks are removed from {_day(known.announced + EVERY_S)} on; gc lists them"
+    if known.announced_shared is None:
+        if due:
+            known.announced_shared = now
+            entries = "entry" if len(due) == 1 else "entries"
+            return (
+                f"the time of {len(due)} shared {entries} is over; from {_day(now + EVERY_S)} on "
+                "such are removed once a day. `gc` lists them and says why."
+            )
+    elif now - known.announced_shared >= EVERY_S and not store.memory.problems():  # what is damaged is left to a person
+        memory(store, due, by=_BY_ITSELF)
+    return ""
+
+
+def standing(store: Store) -> str:
+    """The announcements for as long as nothing was cleaned yet, empty otherwise: for lists and the doctor."""
+    known, told = _known(store), list[str]()
+    if known.announced is not None and not os.path.exists(store.root / "gc.jsonl"):
+        told.append(f"old checkpoints of ended tasks are removed from {_day(known.announced + EVERY_S)} on; gc lists them")
+    if known.announced_shared is not None and known.looked <= known.announced_shared:
+        day = _day(known.announced_shared + EVERY_S)
+        told.append(f"shared entries whose time is over are removed from {day} on; gc lists them")
+    return "\n".join(told)
 
 
 def _announcement(due: list[Expired], now: float) -> str:
