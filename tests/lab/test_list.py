@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import builtins
 import io
 from collections import Counter
@@ -132,6 +133,7 @@ async def searched(api: Api, total: int) -> Any:
         {"limit": "\uff11\uff10"},
         {"sort": "rowid; drop table"},
         {"cursor": "xx"},
+        {"cursor": base64.urlsafe_b64encode(b"[" * 3000).decode()},
         {"cursor": "WyItdXBkYXRlZCIsMSwieCJd"},
         {"q": "x" * 201},
         {"notebook": "n" * 2001},
