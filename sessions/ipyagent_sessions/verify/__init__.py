@@ -2,6 +2,7 @@
 
 finding   what was found, and a report of it
 files     each file of a log by itself: checksums, contiguity, epochs, copies that disagree
+tails     where a log ends, against what else tells how far it went
 states    the state folded from the first event, against each checkpoint and the summary
 blobs     large payloads: missing, changed, referenced by nothing
 cached    the query cache against the logs that it was copied from
