@@ -6,11 +6,13 @@ reads a file catches one kind of error.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 import msgspec
 
 _Kind = TypeVar("_Kind")
+_TOO_DEEP = "JSON is nested too deep"
 
 
 @overload
@@ -22,4 +24,17 @@ def from_json(body: bytes | str | msgspec.Raw, kind: Any = Any) -> Any:
     try:
         return msgspec.json.decode(body, type=kind)
     except RecursionError:
-        raise msgspec.DecodeError("JSON is nested too deep") from None
+        raise msgspec.DecodeError(_TOO_DEEP) from None
+
+
+def reading(kind: type[_Kind]) -> Callable[[bytes | str | msgspec.Raw], _Kind]:
+    """`from_json` for one kind, made ahead: for who reads many."""
+    decode = msgspec.json.Decoder(kind).decode
+
+    def read(body: bytes | str | msgspec.Raw) -> _Kind:
+        try:
+            return decode(body)
+        except RecursionError:
+            raise msgspec.DecodeError(_TOO_DEEP) from None
+
+    return read

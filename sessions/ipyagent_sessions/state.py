@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
-from ipyagent_sessions.decoding import from_json
+from ipyagent_sessions.decoding import reading
 from ipyagent_sessions.events import EMPTY, NULL
 from ipyagent_sessions.lifecycle import TaskState
 
@@ -259,14 +259,14 @@ def decode(body: bytes) -> State:
     whole = _parts(body)
     business = _parts(whole.get("business_state", EMPTY))
     results = _parts(business.pop("results", EMPTY))
-    state = from_json(msgspec.json.encode({**whole, "business_state": business}), State)
+    state = _state(msgspec.json.encode({**whole, "business_state": business}))
     state.business_state.results = {activity_id: _recorded(raw) for activity_id, raw in results.items()}
     return state
 
 
 def _recorded(raw: Raw) -> Recorded:
     """One result of a snapshot, which keeps nothing of that in memory; what many results have alike is one object each."""
-    recorded = from_json(raw, Recorded)
+    recorded = _result(raw)
     body = bytes(memoryview(recorded.result))
     recorded.result = NULL if body == b"null" else Raw(body)
     recorded.name, recorded.kind = intern(recorded.name), intern(recorded.kind)
@@ -274,5 +274,4 @@ def _recorded(raw: Raw) -> Recorded:
     return recorded
 
 
-def _parts(body: bytes | Raw) -> dict[str, Raw]:
-    return from_json(body, dict[str, Raw])
+_state, _result, _parts = reading(State), reading(Recorded), reading(dict[str, Raw])

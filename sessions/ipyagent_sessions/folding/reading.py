@@ -7,14 +7,16 @@ from typing import Any
 import msgspec
 
 from ipyagent_sessions import payloads as p
-from ipyagent_sessions.decoding import from_json
+from ipyagent_sessions.decoding import reading
 from ipyagent_sessions.errors import DamageError
 from ipyagent_sessions.events import Event
+
+_readers = {name: reading(cls) for name, cls in p.SCHEMAS.items()}
 
 
 def parsed(event: Event) -> Any:
     """The payload of `event` as its Struct from `payloads`.  Raises DamageError when it does not fit."""
     try:
-        return from_json(event.payload, p.SCHEMAS[event.event_type])
+        return _readers[event.event_type](event.payload)
     except msgspec.DecodeError as error:
         raise DamageError(f"the payload of event {event.seq} does not fit its type {event.event_type}: {error}") from error
