@@ -15,6 +15,7 @@ UPDATE = "install the ipyagent that wrote it, or a newer one: pip install -U ipy
 _MEND: Final = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO), "free some space, or mend the disk"),
     **dict.fromkeys((errno.EACCES, errno.EPERM), "see who may read and write there"),
+    errno.EISDIR: "a folder stands where a file has to be: move it away and restore the file; ipyagent verify says which",
     errno.ENOTDIR: "a file stands where a folder has to be: name another store, or move that file",
 }
 """What to do when a disk refuses."""

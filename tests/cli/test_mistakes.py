@@ -180,6 +180,15 @@ def test_a_store_that_is_none_is_told_with_what_to_do(terminal: Terminal, folder
     )
 
 
+def test_a_folder_where_a_file_has_to_be_is_told_with_what_to_do(terminal: Terminal, task: str) -> None:
+    header = Store().session(task).layout.header
+    header.unlink()
+    header.mkdir()
+    said = terminal("log", task)
+    assert said.status == 1
+    assert "session.json: Is a directory; a folder stands where a file has to be: move it away" in said.err
+
+
 def test_a_task_of_a_notebook_that_has_ended_is_told_so(terminal: Terminal, folder: Path) -> None:
     _, session = of_notebook(folder, "flow_that_ends")
     terminal("cancel", session)
