@@ -20,6 +20,7 @@ from ipyagent_sessions.run.context import Context
 from ipyagent_sessions.run.definitions import Workflow, workflow
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.testing import FaultyDisk, wait_until
+from ipyagent_sessions.views.card import card
 
 
 @pytest.fixture
@@ -467,3 +468,4 @@ def test_the_list_knows_a_new_title_while_the_task_runs(engine: Engine, gate: Ga
     gate.reached()
     control.request(handle.session, "rename", actor="user:anna", title="Sweep the court")
     wait_until(lambda: handle.session.summary().title == "Sweep the court", what="the summary to have the title")
+    assert card(handle.session.id, handle.session.state(), None, "running", 0.0).title == "Sweep the court"

@@ -76,3 +76,5 @@ def control_requested(state: State, event: Event) -> None:
             extended[str(what)] = extended.get(str(what), 0.0) + float(more)
     elif body.action == "rename":
         state.title = str(body.args.get("title", state.title))
+        if state.system_state.title:  # the card of the task that it is at has the new one too
+            state.system_state.title = state.title
