@@ -22,10 +22,11 @@ _TIMEOUT_S: Final = 0.5
 def kernel_id() -> str | None:
     """The kernel's id, the same after a restart; None outside a kernel that a server started."""
     from ipykernel.connect import get_connection_file
+    from traitlets.config import MultipleInstanceError
 
     try:
         match = _CONNECTION.fullmatch(Path(get_connection_file()).name)
-    except RuntimeError:
+    except (RuntimeError, MultipleInstanceError):  # the latter in a plain IPython, whose application is another one
         return None
     return match[1] if match else None
 

@@ -186,7 +186,7 @@ def _pack(value: Any, path: str, pickle: bool) -> Any:
         return value
     kind = type(value)
     if kind is int:
-        return {"$": "int", "v": str(value)}
+        return {"$": "int", "v": _digits(value, path)}
     if kind is float:
         return {"$": "float", "v": repr(value)}
     if kind is list:
@@ -209,6 +209,14 @@ def _pack(value: Any, path: str, pickle: bool) -> Any:
         f"{path} is of type {kind.__module__}.{kind.__qualname__}, which has no durable form",
         hint="return JSON-like data, a dataclass, a pydantic model, an array or a frame; or opt in with pickle=True",
     )
+
+
+def _digits(value: int, path: str) -> str:
+    """Raises NotSerialisable for an integer of more digits than Python reads again."""
+    try:
+        return str(value)
+    except ValueError as error:
+        raise NotSerialisable(f"{path} cannot be written: {error}", hint="return it as hex(value), a text") from error
 
 
 def _pack_tagged(value: Any, path: str, pickle: bool) -> dict[str, Any] | None:

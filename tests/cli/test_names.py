@@ -112,7 +112,7 @@ def second(waiting: Store, me: Holder) -> Store:
     return waiting
 
 
-@pytest.mark.parametrize("command", ["approve", "deny", "cancel", "pause", "resume", "rerun", "status"])
+@pytest.mark.parametrize("command", ["approve", "deny", "cancel", "pause", "resume", "rerun", "status", "delete"])
 def test_what_is_done_to_a_task_is_not_done_to_another_one(command: str, second: Store, terminal: Terminal) -> None:
     before = second.session("abcd").last_seq()
     said = terminal(command, "abcd.1")

@@ -88,3 +88,9 @@ def test_a_line_of_a_notebook_has_the_same_options(line: str, query: str, form: 
 def test_a_line_of_a_notebook_refuses_what_is_no_option() -> None:
     with pytest.raises(UsageError, match="'--fromat' is not known; usage: %agent sql"):
         parser.parse("%agent", parser.split('sql "select 1" --fromat csv'))
+
+
+def test_what_json_has_no_number_for_is_text(terminal: Terminal) -> None:
+    terminal("run", "flows:audit")
+    said = terminal("sql", "select 'nan'::double as a, [1.5, '-inf'::double] as b", "--format", "json")
+    assert json.loads(said.out, parse_constant=lambda name: pytest.fail(name)) == [{"a": "nan", "b": [1.5, "-inf"]}]

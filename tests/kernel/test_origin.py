@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import http.server
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -120,3 +123,14 @@ def test_a_store_that_cannot_be_read_is_told_in_one_line(
     [line] = capsys.readouterr().out.splitlines()
     assert line.startswith("ipyagent: ")
     assert str(tmp_path)[:20] in line
+
+
+def test_in_a_plain_ipython_there_is_no_kernel_and_the_extension_loads(tmp_path: Path) -> None:
+    words = "%load_ext ipyagent\nprint('loaded', 6 * 7)\n%agent ls\nexit\n"
+    command = [sys.executable, "-m", "IPython", "--simple-prompt", "--no-banner", "--colors=NoColor"]
+    env = {**os.environ, "IPYAGENT_STORE": str(tmp_path / "store"), "IPYTHONDIR": str(tmp_path / "ipython")}
+    ran = subprocess.run(command, input=words, capture_output=True, text=True, timeout=120, cwd=tmp_path, env=env, check=False)
+    said = ran.stdout + ran.stderr
+    assert "loaded 42" in said
+    assert "Traceback" not in said
+    assert "no sessions yet" in said or "there is no store" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -263,3 +264,13 @@ def test_a_part_of_a_line_that_a_crash_left_costs_no_later_one(store: Store, clo
             with (store.root / "gc.jsonl").open("ab") as file:
                 file.write(b'{"at":"2026')
     assert [e.file for e in clean.record(store)] == ["memory/a/k0", "memory/a/k1"]
+
+
+@pytest.mark.parametrize("odd", [{"announced_shared": 1e308, "looked": 1.0}, {"looked": 1e12}, {"announced": -5.0}])
+def test_times_that_no_clock_gave_are_not_believed(store: Store, clock: FakeClock, odd: dict[str, float]) -> None:
+    store.create()
+    store.memory.put("a", "short", 1, ttl=1)
+    (store.root / "gc.json").write_text(json.dumps(odd))
+    assert clean.standing(store) == ""
+    clock.advance(2 * DAY)
+    assert "the time of 1 shared entry is over" in clean.by_itself(store, POLICY, MemoryPolicy())

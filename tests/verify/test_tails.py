@@ -75,7 +75,7 @@ def test_an_emptied_journal_is_damage_of_the_log_and_the_summary_stays(tmp_path:
         found = damage(session, repair=repair)
         assert (found[0].file, found[0].place) == (journal.name, "after event 1")
         assert "live.json tells of event " in found[0].what
-        assert found[0].means.endswith("lost; the session goes on from event 1")
+        assert found[0].means.endswith("lost; a fork goes on from event 1")
         assert session.layout.summary.read_bytes() == summary
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import shutil
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions import state as states
 from ipyagent_sessions.errors import LeaseHeld
-from ipyagent_sessions.events import as_raw
+from ipyagent_sessions.events import as_raw, encode
 from ipyagent_sessions.log import checkpoints, lease, live
 from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.format import event_of, line_of
@@ -391,3 +392,25 @@ def test_looking_takes_no_lease_and_neither_does_a_repair_with_nothing_to_do(
     assert not whole.store(store, repair=True).damaged
     checkpoints.path_of(rich[0].layout, checkpoints.sequence(rich[0].layout)[0]).write_bytes(b"rubbish")
     assert whole.store(store).damaged
+
+
+def test_events_that_come_while_it_looks_are_no_damage(session: Session, me: Holder) -> None:
+    appender = session.append(me)
+    activities(appender, 2)
+    appender.acknowledge()
+    sums = files.Sums(session.first)
+    for event in session.events():
+        sums.add(event, encode(event))
+    activities(appender, 2)
+    appender.acknowledge()
+    assert files.check(session.layout, sums, held=True) == []
+    appender.close()
+
+
+def test_a_session_that_is_deleted_while_the_store_is_checked_is_no_damage(
+    store: Store, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = store.session_ids()
+    shutil.rmtree(session.layout.root)
+    monkeypatch.setattr(Store, "session_ids", lambda self: ids)
+    assert not whole.store(store).damaged

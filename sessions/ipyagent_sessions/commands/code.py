@@ -47,7 +47,9 @@ def imported(target: str) -> Any:
         found: Any = importlib.import_module(module)
         for part in name.split("."):
             found = getattr(found, part)
-    except (Exception, SystemExit) as error:  # somebody's module is run: it may raise anything
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # somebody's module is run: it may raise anything
         where = _place(error)
         if not where and isinstance(error, ImportError | AttributeError):
             raise UsageError(f"{target} cannot be imported: {error}", hint=_MODULE) from error
@@ -85,7 +87,9 @@ def run_setup_cells(notebook: Path) -> int:
             raise UsageError(f"{file} is not plain Python: {_in_line(error)}", hint="leave magics out of it") from error
         try:
             exec(code, vars(sys.modules["__main__"]))
-        except (Exception, SystemExit) as error:  # somebody's cell may raise anything
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # somebody's cell may raise anything
             raise UsageError(f"{_place(error)}{_told(error)}", hint="mend the cell, or resume it in its notebook") from error
     return len(tagged)
 

@@ -133,7 +133,7 @@ _COMMANDS: Final[dict[str, Callable[[Door, Screen, argparse.Namespace], Any]]] =
     "import": lambda door, screen, o: carry.bring_in(door, o),
     "memory": lambda door, screen, o: shared.memory(door, namespace=o.namespace, text=o.search, forget=o.forget),
     "gc": lambda door, screen, o: health.gc(door, yes=o.yes),
-    "delete": lambda door, screen, o: health.delete(door, door.session(o.id), yes=o.yes),
+    "delete": lambda door, screen, o: health.delete(door, door.session(o.id, current=True), yes=o.yes),
     "verify": lambda door, screen, o: health.verify(door, o.id, repair=o.repair),
     "upgrade": lambda door, screen, o: health.upgrade(door, o.id, yes=o.yes),
     "doctor": lambda door, screen, o: check.doctor(door),

@@ -20,5 +20,6 @@ loading          the state when a session is opened, and a tail without a torn e
 checkpoints      snapshots of the state
 blobs            large payloads by their sha256
 inbox            control requests of people and programs
+witnesses        how far a log went, by what else tells
 live             what is going on now; not history
 """

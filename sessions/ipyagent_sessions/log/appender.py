@@ -26,7 +26,7 @@ from ipyagent_sessions import state as states
 from ipyagent_sessions.clock import Clock
 from ipyagent_sessions.config import LAST_EVENTS
 from ipyagent_sessions.errors import DamageError, LeaseLost, PersistenceError
-from ipyagent_sessions.log import checkpoints, lease, sealing
+from ipyagent_sessions.log import checkpoints, lease, sealing, witnesses
 from ipyagent_sessions.log.blobs import THRESHOLD, Blobs
 from ipyagent_sessions.log.checksum import PREFIX
 from ipyagent_sessions.log.files import Disk
@@ -108,8 +108,8 @@ class Appender:
     ) -> Appender:
         """Begin a new epoch: take the lease, mend the tail, load the state, create the journal.
 
-        Raises LeaseHeld, DamageError when events are missing that no later checkpoint covers, and PersistenceError when the
-        disk refuses the new journal.
+        Raises LeaseHeld, DamageError when events are missing that no later checkpoint covers, or at the end, and
+        PersistenceError when the disk refuses the new journal.
         """
         held = lease.acquire(layout, who, now=clock.now(), force=force)
         try:
@@ -117,6 +117,7 @@ class Appender:
             torn = None if force else mend_tail(layout, held.epoch, disk)
             layout.sync_tail()
             loaded = load()
+            _refuse_shorter(layout, loaded.state)
             appender = cls(layout, held, loaded, first, blobs, clock, disk, version)
         except BaseException as error:
             held.release()
@@ -348,3 +349,15 @@ class Appender:
     def _noticed(self, work: Work, error: Exception) -> None:
         self.trouble = error
         self.setbacks.add(work, error)
+
+
+def _refuse_shorter(layout: Layout, state: State) -> None:
+    """Raise DamageError when the log ends before what was on disk: who went on would do again what is not in it any more."""
+    later = witnesses.later(layout, witnesses.look(layout), state.seq, state.updated_at)
+    if later:
+        name, seq = max(later.items(), key=lambda told: told[1])
+        raise DamageError(
+            f"the log of session {layout.root.name} ends at event {state.seq}, and {name} tells of event {seq}",
+            hint=f"restore its last journal from a copy; or go on from what is left, without what came after it: "
+            f"ipyagent fork {layout.root.name}",
+        )

@@ -206,6 +206,9 @@ def _day(seconds: float) -> str:
 
 def _known(store: Store) -> _Known:
     try:
-        return from_json((store.root / "gc.json").read_bytes(), _Known)
+        known = from_json((store.root / "gc.json").read_bytes(), _Known)
+        now = store.clock.now() + EVERY_S  # what is later was not written by a clock that can be believed
+        times = (known.looked, known.announced or 0.0, known.announced_shared or 0.0)
+        return known if all(0 <= t <= now for t in times) else _Known()
     except (OSError, msgspec.DecodeError):
         return _Known()

@@ -8,6 +8,7 @@ from typing import Any
 from ipyagent_sessions import codec
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import ActivityError, ActivityTimeout, NotSerialisable, ResultLost
+from ipyagent_sessions.run import frames
 from ipyagent_sessions.run.plan import Plan
 from ipyagent_sessions.run.task import TaskRun
 from ipyagent_sessions.run.threads import Ran
@@ -89,7 +90,7 @@ def failure(
     run: TaskRun, plan: Plan, attempt: int, error: BaseException, begun: float, *, still_running: bool = False
 ) -> ActivityError:
     """Log that an activity failed for good; returns the error that the workflow sees."""
-    text = str(error) if not isinstance(error, ActivityError) else error.error
+    text = frames.text_of(error) if not isinstance(error, ActivityError) else error.error
     trace = "" if isinstance(error, ActivityError | NotSerialisable) else "".join(traceback.format_exception(error))[-8000:]
     kind = type(error).__name__
     run.emit(

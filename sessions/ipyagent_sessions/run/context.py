@@ -328,6 +328,8 @@ class Context:
         Types of the documents (CodeGenerated, TestExecuted, FileWritten, ErrorOccurred) are folded into the state; other
         names in PascalCase are kept and shown.  Raises UsageError for the engine's own types and for a payload that does
         not fit its type."""
+        if not isinstance(event_type, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers without a type checker
+            raise UsageError(f"the type of an event is a text, not {type(event_type).__name__}", hint="ReportPublished")
         if event_type in _OWN or event_type.startswith(("Task", "Activity", "Session")):
             raise UsageError(
                 f"{event_type} is written by the engine only", hint="use a name of your own, in PascalCase past tense"

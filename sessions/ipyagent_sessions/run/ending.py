@@ -9,7 +9,7 @@ from ipyagent_sessions import codec
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import ActivityError, CheckFailed, IpyagentError, NotSerialisable
 from ipyagent_sessions.lifecycle import TaskState
-from ipyagent_sessions.run import control, remains, undoing
+from ipyagent_sessions.run import control, frames, remains, undoing
 from ipyagent_sessions.run.task import TaskRun, TaskStop
 
 
@@ -36,7 +36,7 @@ async def failed(run: TaskRun, error: Exception, cause: str, where: tuple[str, s
     """
     run.works_again()
     kind = error.error_type if isinstance(error, ActivityError) else type(error).__name__
-    text = error.message if isinstance(error, IpyagentError) else str(error)
+    text = error.message if isinstance(error, IpyagentError) else frames.text_of(error)
     done, broken = await undoing.compensate(run, f"it failed with {kind}: {text}")
     control.reject(run.appender, "engine", "the task failed")
     newest = run.state.checkpoint.seq if run.state.checkpoint else None

@@ -13,7 +13,7 @@ from typing import Any
 
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import ActivityTimeout
-from ipyagent_sessions.run import attempt_log, outage, process
+from ipyagent_sessions.run import attempt_log, frames, outage, process
 from ipyagent_sessions.run.definitions import ONCE, Activity, Retry, retry_of
 from ipyagent_sessions.run.inside import Current
 from ipyagent_sessions.run.keys import owner
@@ -191,8 +191,8 @@ def _look_for_outage(run: TaskRun, plan: Plan, attempt: int, error: BaseExceptio
     kind = outage.kind_of(error)
     if kind is None or not (plan.retry.then == "suspend" or (kind == "resources" and plan.effect != "irreversible")):
         return
-    attempt_log.abort(run, plan, attempt, type(error).__name__, str(error))
-    told = f"{plan.activity.name}: {type(error).__name__}: {error}"
+    attempt_log.abort(run, plan, attempt, type(error).__name__, frames.text_of(error))
+    told = f"{plan.activity.name}: {type(error).__name__}: {frames.text_of(error)}"
     if plan.effect == "irreversible":
         run.stop("suspend", reason=kind, detail=told)
         run.check()

@@ -31,6 +31,14 @@ def of(error: BaseException, function: Any) -> tuple[str, str]:
     return "\n".join(told), f"{_file(place)} line {place.lineno}" if place is not None else ""
 
 
+def text_of(error: BaseException) -> str:
+    """What an error says; one whose text cannot be made says so."""
+    try:
+        return str(error)
+    except Exception as broken:  # noqa: BLE001  # somebody's __str__
+        return f"its text cannot be made: {type(broken).__name__}"
+
+
 def _file(frame: traceback.FrameSummary) -> str:
     if frame.filename.startswith("<ipython-input") or not (frame.filename.startswith("<") or os.path.exists(frame.filename)):
         return "cell"

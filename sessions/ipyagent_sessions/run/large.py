@@ -20,13 +20,22 @@ from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.blobs import THRESHOLD, Blobs
 
 _SUFFIX: Final = "_blob"
+_LONGEST: Final = 50
+_DEEP: Final = codec.DEEPEST - 2 * _LONGEST
+"""Parts of a path, and levels of a value: the state holds the one below the other, and must be written whole."""
 _ROOM: Final = 8 * 2**20
 """So many bytes of values that were replaced may stay in memory."""
 
 
 def change(appender: Appender, path: str, value: Any, op: str, blobs: dict[str, bytes]) -> p.StateChanged:
     """The payload that sets or appends `value`; a large one is put into `blobs`.  Raises UsageError for a large goal."""
+    if not isinstance(path, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers without a type checker
+        raise UsageError(f"the path of a value is a text, not {type(path).__name__}", hint='ctx.set("found.count", 3)')
+    if path.count(".") >= _LONGEST:
+        raise UsageError(f"the path {path[:40]!r}... has {path.count('.') + 1} parts", hint=f"at most {_LONGEST}")
     packed = codec.dumps(value)
+    if codec.deeper(packed, _DEEP):
+        raise UsageError(f"the value of {path} is nested deeper than {_DEEP} levels", hint="set a flatter one")
     body, name = appender.put(packed, blobs)
     if name is not None and path == "current_goal":
         raise UsageError(f"{path} has {len(packed):,} bytes", hint=f"at most {THRESHOLD:,}; say it in a sentence")

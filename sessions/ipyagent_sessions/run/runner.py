@@ -123,7 +123,7 @@ async def _body(run: TaskRun, workflow: Workflow, args: tuple[Any, ...], kwargs:
         ending.suspended(run, TaskStop("suspend", reason="definition", detail=error.message))
         return _outcome(run, error=error)
     if not isinstance(error, Exception):
-        raised, error = error, RuntimeError(f"the workflow raised {type(error).__name__}: {error}")
+        raised, error = error, RuntimeError(f"the workflow raised {type(error).__name__}: {frames.text_of(error)}")
         error.__cause__ = raised
     cause = "logic" if isinstance(error, CheckFailed) else "error"
     return await _failed(run, error, cause, frames.of(error, workflow.function))

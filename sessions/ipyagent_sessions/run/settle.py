@@ -15,6 +15,7 @@ from ipyagent_sessions import events as ev
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.errors import UsageError
 from ipyagent_sessions.lifecycle import ENDED
+from ipyagent_sessions.run import frames
 from ipyagent_sessions.run.definitions import EFFECTS, Done
 from ipyagent_sessions.run.keys import belonging
 from ipyagent_sessions.run.plan import Plan
@@ -90,7 +91,7 @@ async def _verified(run: TaskRun, plan: Plan) -> Literal["again", "recorded"] | 
                 answer = (await run.threads.submit(lambda: verify(*plan.args, **plan.kwargs))).value
                 answer = await answer if inspect.isawaitable(answer) else answer
     except Exception as error:  # noqa: BLE001  # whatever it raises, the question stays open
-        text = f"verify of {plan.id} failed: {type(error).__name__}: {error}; a person is asked"
+        text = f"verify of {plan.id} failed: {type(error).__name__}: {frames.text_of(error)}; a person is asked"
         run.emit("AlarmRaised", p.AlarmRaised("verify", text))
         return None
     if answer is False or plan.id in run.state.business_state.results:

@@ -7,6 +7,7 @@ import inspect
 from typing import Final
 
 from ipyagent_sessions import payloads as p
+from ipyagent_sessions.run import frames
 from ipyagent_sessions.run.keys import belonging
 from ipyagent_sessions.run.naming import is_within
 from ipyagent_sessions.run.task import TaskRun, TaskStop
@@ -43,7 +44,7 @@ async def compensate(run: TaskRun, why: str, *, stage: str = "") -> tuple[list[s
             broken.append(activity_id)
             run.emit(
                 "ActivityCompensated",
-                p.ActivityCompensated(name, False, f"{type(error).__name__}: {error}"),
+                p.ActivityCompensated(name, False, f"{type(error).__name__}: {frames.text_of(error)}"),
                 activity_id=activity_id,
             )
             run.emit(

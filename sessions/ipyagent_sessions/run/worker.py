@@ -18,7 +18,7 @@ from ipyagent_sessions.lifecycle import ENDED, TaskState
 from ipyagent_sessions.log import inbox, live
 from ipyagent_sessions.log.appender import Appender
 from ipyagent_sessions.log.inbox import Control
-from ipyagent_sessions.run import loop
+from ipyagent_sessions.run import frames, loop
 from ipyagent_sessions.run.beginning import Call, Resume
 from ipyagent_sessions.run.definitions import Workflow
 from ipyagent_sessions.run.runner import Outcome, drive
@@ -177,7 +177,7 @@ def not_completed(outcome: Outcome) -> TaskNotCompleted:
     error, why = outcome.error, outcome.detail or outcome.reason
     if error is not None:
         named = outcome.state == "suspended" or isinstance(error, IpyagentError)
-        why = str(error) if named else f"{type(error).__name__}: {error}"
+        why = str(error) if named else f"{type(error).__name__}: {frames.text_of(error)}"
         why += f" ({outcome.where})" if outcome.where else ""
     if outcome.state == "lease lost":
         known = f"session {outcome.session_id} was taken over"

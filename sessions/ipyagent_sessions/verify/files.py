@@ -40,6 +40,10 @@ class Sums:
         self._sums.extend([-1] * (event.seq - self.first - len(self._sums)))
         self._sums.append(zlib.crc32(body))
 
+    @property
+    def last(self) -> int:
+        return self.first + len(self._sums) - 1
+
     def get(self, seq: int) -> int | None:
         """The checksum, None when the log has no such event."""
         at = seq - self.first
@@ -105,6 +109,8 @@ def _journal(
             pending.append(item)
             continue
         event = item[1]
+        if event.seq > sums.last:  # written since the log was read as a whole
+            break
         if cut is not None and event.seq >= cut:
             fenced += 1
             continue

@@ -1,58 +1,20 @@
-"""The end of a log against what else tells how far it went: the summary, `live.json` and the checkpoints.
-
-Each of them is written once the event that it names is on disk, in every mode of durability.  So a crash may leave an empty
-journal or cut what nobody was told of, and no log ends before what these three know.
-"""
+"""The end of a log against what else tells how far it went."""
 
 from __future__ import annotations
 
-from msgspec import Struct
-
-from ipyagent_sessions.errors import IpyagentError
-from ipyagent_sessions.log import checkpoints, live
+from ipyagent_sessions.log import witnesses
 from ipyagent_sessions.log.layout import Layout
 from ipyagent_sessions.log.reader import seqs
 from ipyagent_sessions.verify.finding import COPY, Finding
 
 
-class Known(Struct):
-    """How far the log of a session went, by the file that tells; looked at before the log is read, which may grow."""
-
-    summary: live.Summary | None
-    live: live.Live | None
-    checkpoints: list[int]
-
-
-def look(layout: Layout) -> Known:
-    return Known(live.read_summary(layout), live.read_live(layout), checkpoints.sequence(layout))
-
-
-def check(layout: Layout, known: Known, end: int, at: str) -> list[Finding]:
-    """The damage that the log ends at event `end`, of time `at`, though more was on disk; nothing when all agree.
-
-    A summary that is of a later event but of the same time as the last one only has a wrong number.
-    """
-    told = dict[str, int]()
-    if known.summary is not None and known.summary.updated_at != at:
-        told["summary.json"] = known.summary.seq
-    if known.live is not None:
-        told["live.json"] = known.live.durable_seq
-    told |= {
-        f"checkpoints/{checkpoints.path_of(layout, s).name}": s for s in known.checkpoints if s > end and _holds(layout, s)
-    }
-    later = {file: seq for file, seq in told.items() if seq > end}
+def check(layout: Layout, known: witnesses.Known, end: int, at: str) -> list[Finding]:
+    """The damage that the log ends at event `end`, of time `at`, though more was on disk; nothing when all agree."""
+    later = witnesses.later(layout, known, end, at)
     if not later:
         return []
     journals = layout.journals()
     file = journals[-1].path.name if journals else "log"
     what = f"it ends there, and {', '.join(f'{name} tells of event {seq}' for name, seq in later.items())}"
-    means = f"{seqs(end + 1, max(later.values()))} lost; the session goes on from event {end}"
+    means = f"{seqs(end + 1, max(later.values()))} lost; a fork goes on from event {end}"
     return [Finding(layout.root.name, file, f"after event {end}", what, means, COPY)]
-
-
-def _holds(layout: Layout, seq: int) -> bool:
-    """Whether the checkpoint of that name holds the state at that event."""
-    try:
-        return checkpoints.load(layout, seq)[0].seq == seq
-    except (IpyagentError, OSError):
-        return False

@@ -13,7 +13,7 @@ from ipyagent_sessions import payloads as p
 from ipyagent_sessions.decoding import from_json
 from ipyagent_sessions.errors import DamageError, IpyagentError, LeaseHeld, NotFound
 from ipyagent_sessions.events import Event
-from ipyagent_sessions.log import checkpoints, lease
+from ipyagent_sessions.log import checkpoints, lease, witnesses
 from ipyagent_sessions.log.layout import Layout
 from ipyagent_sessions.log.reader import Reader, seqs
 from ipyagent_sessions.session import Session, summarise
@@ -28,7 +28,9 @@ def store(checked: Store, *, repair: bool = False) -> Report:
     report = Report(findings=_identity(checked, repair=repair))
     copied = cached.check(checked, repair=repair)  # first, since a repaired session counts as changed
     for session_id in sorted(checked.session_ids()):
-        report.add(session(checked.session(session_id), repair=repair))
+        one = session(checked.session(session_id), repair=repair)
+        if not one.damaged or (checked.sessions_folder / session_id).exists():  # else it was deleted meanwhile
+            report.add(one)
     report.findings += _shared(checked) + copied
     return report
 
@@ -88,7 +90,7 @@ def session(checked: Session, *, repair: bool = False) -> Report:
 
 def _session(checked: Session, *, repair: bool) -> Report:
     held, begun = checked.held(), _mark(checked) if repair else None
-    known = tails.look(checked.layout)
+    known = witnesses.look(checked.layout)
     walk = _Walk(checked)
     reader = Reader(checked.layout, checked.first)
     for event in _inherited(checked):

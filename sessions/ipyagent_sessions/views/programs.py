@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
@@ -13,8 +14,9 @@ import msgspec
 
 
 def as_json(data: Any) -> str:
-    """`data` in one line.  A decimal is a number where that is exact, else a text."""
-    return json.dumps(_builtins(data), ensure_ascii=False, default=_number)
+    """`data` in one line.  A decimal is a number where that is exact, else a text; NaN and the infinities, which JSON has not,
+    are texts."""
+    return json.dumps(_finite(_builtins(data)), ensure_ascii=False, default=_number, allow_nan=False)
 
 
 def as_csv(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
@@ -28,6 +30,14 @@ def as_csv(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
 
 def _builtins(data: Any) -> Any:
     return msgspec.to_builtins(data, builtin_types=(Decimal,), enc_hook=repr)
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, float):
+        return data if math.isfinite(data) else str(data)
+    if isinstance(data, dict):
+        return {key: _finite(value) for key, value in data.items()}
+    return [_finite(value) for value in data] if isinstance(data, list | tuple) else data
 
 
 def _number(value: Decimal) -> float | str:
