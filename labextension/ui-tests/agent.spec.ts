@@ -2,7 +2,7 @@
 import { expect, test } from '@playwright/test';
 
 import { Agent } from './agent.js';
-import { Lab, button, card, command, dark, runAll, shot } from './lab.js';
+import { Lab, button, card, command, dark, inSight, runAll, shot } from './lab.js';
 
 let lab: Lab;
 let agent: Agent;
@@ -62,7 +62,7 @@ test('a streamed answer is Markdown, the card does not jump, and an edited call 
   await expect(button(ask, 'approved')).toHaveAttribute('aria-disabled', 'true');
   await area.fill('{"paths": ["build/"], "force": false}');
   await expect(ask.locator('.ipa-changes')).toContainText('paths[1]');
-  await ask.scrollIntoViewIfNeeded();
+  await inSight(ask);
   await shot(page, 'agent-edit');
   await ask.getByLabel('always allow delete_files in this session').check();
   await button(ask, 'approved').click();
@@ -72,7 +72,7 @@ test('a streamed answer is Markdown, the card does not jump, and an edited call 
   expect(control?.payload.args).toMatchObject({ answer: 'approved', arguments: { paths: ['build/'], force: false }, always: true });
   await dark(page);
   await command(page, 'ipyagent:open', { session_id: agent.id });
-  await page.locator('.ipa-tab .ipa-talk').scrollIntoViewIfNeeded();
+  await inSight(page.locator('.ipa-tab .ipa-talk'));
   await shot(page, 'agent-dark');
 });
 

@@ -2,7 +2,7 @@
 import { expect, test, type Page } from '@playwright/test';
 
 import { SETUP, free } from './cells.js';
-import { Lab, button, card, command, dark, runAll, shot, toTop } from './lab.js';
+import { Lab, button, card, command, dark, inSight, runAll, shot, toTop } from './lab.js';
 import { rich } from './rich.js';
 
 let lab: Lab;
@@ -40,7 +40,7 @@ test('fork here: what stays is told first, the child is a branch, and both stand
   await button(tab, 'compare').click();
   await expect(tab.locator('.ipa-compare')).toContainText('and part there');
   await expect(tab.locator('.ipa-both')).toContainText('not there');
-  await tab.locator('.ipa-compare').scrollIntoViewIfNeeded();
+  await inSight(tab.locator('.ipa-compare'));
   await shot(page, 'compare');
   await dark(page);
   await shot(page, 'compare-dark');

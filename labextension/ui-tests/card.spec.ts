@@ -4,7 +4,7 @@ import { expect, test, type Page } from '@playwright/test';
 
 import type { Page as ListPage, Row } from '../src/wire.js';
 import { SETUP, busy, free, hostile } from './cells.js';
-import { Lab, button, card, dark, kernelReady, runAll, shot, until } from './lab.js';
+import { Lab, button, card, dark, inSight, kernelReady, runAll, shot, until } from './lab.js';
 
 let lab: Lab;
 let alerts: string[] = [];
@@ -213,6 +213,6 @@ test('dark', async ({ page }) => {
   await until(async () => (await second.count()) === 1, 20_000, () => 'no second card');
   await button(second, 'timeline').click();
   await page.waitForTimeout(3000);
-  await second.scrollIntoViewIfNeeded();
+  await inSight(second);
   await shot(page, 'dark');
 });

@@ -134,6 +134,11 @@ export const runAll = (page: Page): Promise<void> => command(page, 'notebook:run
 
 export const card = (page: Page): Locator => page.locator('.jp-OutputArea .ipa-card').first();
 
+/** Scroll there. A notebook takes cells out of the page and puts them back while it is laid out anew, so one try may find none. */
+export async function inSight(place: Locator): Promise<void> {
+  await expect(() => place.scrollIntoViewIfNeeded({ timeout: 2000 })).toPass();
+}
+
 export const button = (where: Locator, name: string): Locator => where.locator(`[data-ipa="${name}"]`);
 
 export async function dark(page: Page): Promise<void> {

@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { expect, test } from '@playwright/test';
 
 import { SETUP, busy, free } from './cells.js';
-import { Lab, button, card, command, python, runAll, shot } from './lab.js';
+import { Lab, button, card, command, inSight, python, runAll, shot } from './lab.js';
 
 let lab: Lab;
 test.beforeAll(async () => {
@@ -49,7 +49,7 @@ test('in a narrow window nothing is cut off that can be pressed', async ({ page 
   await expect(last).toHaveAttribute('data-state', 'running');
   await command(page, 'application:toggle-left-area');
   await button(last, 'timeline').click();
-  await last.scrollIntoViewIfNeeded();
+  await inSight(last);
   await page.waitForTimeout(1500);
   await shot(page, 'narrow');
   for (const name of ['pause', 'cancel', 'log', 'timeline']) {
