@@ -51,6 +51,8 @@ RAISING = {
     "import nosuchmodule\n": "line 1: ModuleNotFoundError: No module named 'nosuchmodule'",
     "import sys\nsys.exit('no')\n": "line 2: SystemExit: no",
     "raise ValueError\n": "line 1: ValueError",
+    "import asyncio\nraise asyncio.CancelledError('gone')\n": "line 2: CancelledError: gone",
+    "class E(Exception):\n    def __str__(self): raise KeyError\nraise E\n": "line 3: E: its text cannot be made: KeyError",
 }
 
 

@@ -189,6 +189,9 @@ def test_in_a_session_of_ones_own_the_same_call_goes_on_and_once_holds_too(
     engine.crash(first.handle)
     with pytest.raises(ControlRefused, match=f"session {nightly.id} has a task that is suspended"):
         call(engine, steps.flow, 6, session=nightly)
+    known = live.read_summary(nightly.layout)
+    assert known is not None
+    assert (known.state, known.reason) == ("suspended", "worker_lost"), "the loss is in its summary too"
     gate.open()
     again = call(engine, steps.flow, 5, session=nightly)
     assert again.note.startswith(f"continues task {first.handle.task_id} (")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.run.harness import Engine
+from tests.run.harness import Engine, bodies
 
 from ipyagent_sessions.errors import TaskNotCompleted, UsageError
 from ipyagent_sessions.run.context import Context
@@ -40,8 +40,27 @@ def test_an_integer_that_nobody_can_read_again_is_refused_as_a_value(engine: Eng
 
     session = engine.start(flow).session
     assert engine.handles[-1].wait(10)
-    assert session.state().system_state.status in ("completed", "suspended")
-    assert "engine stopped" not in session.state().system_state.detail
+    assert session.state().system_state.status == "completed"
+    (done,) = bodies(session, "TaskCompleted")
+    assert "cannot be written" in done["result_lost"]
+
+
+def test_an_undo_whose_error_has_no_text_is_told_and_the_others_have_their_turn(engine: Engine) -> None:
+    undone = []
+
+    def mute(n: int) -> None:
+        undone.append(n)
+        raise Mute
+
+    @workflow(default_effect="none")
+    async def flow(ctx: Context) -> None:
+        for n in range(2):
+            await ctx.run(abs, n, compensate=mute, key=n)
+        raise RuntimeError("over")
+
+    session = engine.ended(engine.start(flow), "failed")
+    assert undone == [1, 0]
+    assert len([b for b in bodies(session, "AlarmRaised") if "its text cannot be made" in b["text"]]) == 2
 
 
 @pytest.mark.parametrize(

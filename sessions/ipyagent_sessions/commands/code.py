@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from ipyagent_sessions.errors import UsageError
+from ipyagent_sessions.run.frames import text_of
 from ipyagent_sessions.textsafe import plain
 
 SETUP_TAG: Final = "agent-setup"
@@ -68,7 +69,7 @@ def _place(error: BaseException) -> str:
 
 def _told(error: BaseException) -> str:
     """The error in one line."""
-    said = (error.msg if isinstance(error, SyntaxError) else str(error)).strip()
+    said = (error.msg if isinstance(error, SyntaxError) else text_of(error)).strip()
     return " ".join(f"{type(error).__name__}: {said}".split()) if said else type(error).__name__
 
 

@@ -44,7 +44,9 @@ def queue(
     rerun_of: str | None = None,
 ) -> str:
     """Log that a task is asked for, durably, with everything it was given; returns its id."""
-    control.record_loss(appender)
+    if control.record_loss(appender):
+        appender.barrier()
+        live.write_summary(session.layout, summarise(session.id, appender.state), appender.disk)
     state = appender.state
     system = state.system_state
     if system.status is not None and system.status not in ENDED:

@@ -14,6 +14,8 @@ import sys
 import threading
 from typing import Any
 
+from ipyagent_sessions.run.frames import text_of
+
 
 def main() -> None:
     """Run as `python -m ipyagent_sessions.run.child`."""
@@ -48,7 +50,7 @@ def _packed(error: BaseException) -> bytes:
             answer: bytes = cloudpickle.dumps((False, told))
             cloudpickle.loads(answer)
             return answer
-    words: bytes = cloudpickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}")))
+    words: bytes = cloudpickle.dumps((False, RuntimeError(f"{type(error).__name__}: {text_of(error)}")))
     return words
 
 

@@ -42,14 +42,11 @@ async def compensate(run: TaskRun, why: str, *, stage: str = "") -> tuple[list[s
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # whatever it raises, the others have their turn
             _still_held(run)
             broken.append(activity_id)
-            run.emit(
-                "ActivityCompensated",
-                p.ActivityCompensated(name, False, f"{type(error).__name__}: {frames.text_of(error)}"),
-                activity_id=activity_id,
-            )
-            run.emit(
-                "AlarmRaised", p.AlarmRaised("compensation", f"undoing {activity_id} failed: {error}; a person is needed")
-            )
+            said = frames.text_of(error)
+            undone = p.ActivityCompensated(name, False, f"{type(error).__name__}: {said}")
+            run.emit("ActivityCompensated", undone, activity_id=activity_id)
+            alarm = f"undoing {activity_id} failed: {said}; a person is needed"
+            run.emit("AlarmRaised", p.AlarmRaised("compensation", alarm))
         else:
             _still_held(run)
             done.append(activity_id)

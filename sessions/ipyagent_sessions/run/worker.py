@@ -129,12 +129,12 @@ class TaskHandle:
 
     def _record(self, error: BaseException) -> None:
         """Log that the engine itself stopped: a task that had not begun has failed, one that ran can be resumed."""
-        status, told = self._appender.state.system_state.status, f"{type(error).__name__}: {error}"
+        status, said = self._appender.state.system_state.status, frames.text_of(error)
         if status is TaskState.QUEUED:
-            failed = p.TaskFailed(type(error).__name__, str(error), "start")
+            failed = p.TaskFailed(type(error).__name__, said, "start")
             self._appender.emit("TaskFailed", failed, task_id=self.task_id)
         elif status is TaskState.RUNNING:
-            stopped = p.TaskSuspended("worker_lost", f"the engine stopped with {told}", "resume")
+            stopped = p.TaskSuspended("worker_lost", f"the engine stopped with {type(error).__name__}: {said}", "resume")
             self._appender.emit("TaskSuspended", stopped, task_id=self.task_id)
 
     def _close(self) -> None:
@@ -177,7 +177,8 @@ def not_completed(outcome: Outcome) -> TaskNotCompleted:
     error, why = outcome.error, outcome.detail or outcome.reason
     if error is not None:
         named = outcome.state == "suspended" or isinstance(error, IpyagentError)
-        why = str(error) if named else f"{type(error).__name__}: {frames.text_of(error)}"
+        said = frames.text_of(error)
+        why = said if named else f"{type(error).__name__}: {said}"
         why += f" ({outcome.where})" if outcome.where else ""
     if outcome.state == "lease lost":
         known = f"session {outcome.session_id} was taken over"
