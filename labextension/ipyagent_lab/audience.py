@@ -104,10 +104,15 @@ class Audience:
             page.tell("notices", lambda page=page: self._notice_message(page))  # type: ignore[misc]  # as below
 
     def _notice_message(self, page: Listener) -> bytes:
-        """Made when its turn comes, of all that the page has not been told."""
+        """Made when its turn comes, of all that the page has not been told and that still holds."""
         count = min(self._unsaid.get(page, 0), len(self._notices))
         self._unsaid[page] = 0
-        return encode(NoticeMessage(list(self._notices)[len(self._notices) - count :]))
+        return encode(NoticeMessage([n for n in list(self._notices)[len(self._notices) - count :] if self._holds(n)]))
+
+    def _holds(self, notice: Notice) -> bool:
+        """Whether nobody has answered what it asks for."""
+        entry = self._index.get(notice.session_id)
+        return notice.kind != "needs_you" or (entry is not None and entry.row.needs_you > 0)
 
     def leave(self, page: Listener) -> None:
         """The page is gone."""

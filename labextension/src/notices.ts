@@ -3,7 +3,7 @@
  * storage that it is given.
  */
 import { isFields } from './guards.js';
-import type { Notice, Row } from './wire.js';
+import type { Notice } from './wire.js';
 
 /** Where ids are kept: the browser's storage, which all tabs share. */
 export interface Shelf {
@@ -55,11 +55,6 @@ function readIds(shelf: Shelf): string[] | null {
 /** Whether a person wants to hear of it. */
 export function isWanted(notice: Notice, wish: Wish): boolean {
   return wish === 'all' || (wish === 'needs' && notice.kind !== 'completed');
-}
-
-/** Whether a request was answered before anybody was told of it: the session, as it is listed, has changed since and needs nobody. */
-export function isOver(notice: Notice, row: Pick<Row, 'needs_you' | 'updated_at'> | undefined): boolean {
-  return notice.kind === 'needs_you' && row !== undefined && row.needs_you === 0 && Date.parse(row.updated_at) >= Date.parse(notice.at);
 }
 
 /** How it is shown: what needs somebody stays until it is seen to. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { asNotices, claimed, isOver, isWanted, lookOf, type Shelf } from '../src/notices.js';
+import { asNotices, claimed, isWanted, lookOf, type Shelf } from '../src/notices.js';
 import type { Notice } from '../src/wire.js';
 
 const NOW = Date.UTC(2026, 0, 1, 12);
@@ -29,15 +29,6 @@ test('a transition is told once, after a reconnect and in other tabs too', () =>
   assert.equal(ids(claimed(shelf, [notice('a:1')], NOW)), 'a:1');
   assert.equal(ids(claimed(shelf, [notice('a:1'), notice('a:7')], NOW)), 'a:7');
   assert.equal(ids(claimed(shelf, [notice('a:1'), notice('a:7')], NOW)), '');
-});
-
-test('a request that was answered before a page came is not told to it', () => {
-  const row = (needs_you: number, minute: string): { needs_you: number; updated_at: string } => ({ needs_you, updated_at: `2026-01-01T13:${minute}:00.000Z` });
-  assert.equal(isOver(notice('a:1', 'needs_you'), row(0, '01')), true);
-  assert.equal(isOver(notice('a:1', 'needs_you'), row(1, '01')), false);
-  assert.equal(isOver(notice('a:1', 'needs_you', '2026-01-01T13:02:00.000Z'), row(0, '01')), false, 'the list does not know of it yet');
-  assert.equal(isOver(notice('a:1', 'needs_you'), undefined), false);
-  assert.equal(isOver(notice('a:1', 'completed'), row(0, '01')), false);
 });
 
 test('in a browser that is here for the first time the past is no news, afterwards it is', () => {

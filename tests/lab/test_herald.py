@@ -23,6 +23,7 @@ from ipyagent_lab.testing import ASKING, Api, finished, summarised, until
 from ipyagent_sessions import payloads as p
 from ipyagent_sessions.clock import SystemClock
 from ipyagent_sessions.log.lease import this_process
+from ipyagent_sessions.run import control
 from ipyagent_sessions.session import Session
 from ipyagent_sessions.store import Store
 from ipyagent_sessions.testing import Child
@@ -214,6 +215,11 @@ async def test_pages_that_follow_the_list_are_told_and_those_that_come_later_too
     await service.herald.settled()
     assert sum(m["type"] == "notices" for m in first.seen) == 1
     assert await until(lambda: service.index.get(session_id), "the session in the list")
+    await asyncio.to_thread(control.request, real.session(session_id), "cancel", actor="user:anna")
+    await service.settled(session_id)
+    answered = await page()
+    nothing = await answered.told(lambda m: m["type"] == "notices", "what still holds")
+    assert nothing["notices"] == [], "nobody is needed any more"
 
 
 def test_placeholders_are_filled_and_other_braces_stay() -> None:

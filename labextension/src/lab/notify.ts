@@ -2,9 +2,9 @@
 import { Notification } from '@jupyterlab/apputils';
 
 import type { Desk } from '../desk.js';
-import { claimed, isOver, isWanted, lookOf, type Wish } from '../notices.js';
+import { claimed, isWanted, lookOf, type Wish } from '../notices.js';
 import { line } from '../text.js';
-import type { ListMessage, Notice, Row } from '../wire.js';
+import type { ListMessage, Notice } from '../wire.js';
 
 const CLOCKS_DIFFER_MS = 60_000;
 const HELD_MS = 15_000;
@@ -19,7 +19,6 @@ export interface Wishes {
 export class Notifier {
   /** The notifications that stay until the session has its answer. */
   private readonly standing = new Map<string, string>();
-  private readonly rows = new Map<string, Row>();
   private readonly since = Date.now() - CLOCKS_DIFFER_MS;
 
   constructor(
@@ -32,8 +31,7 @@ export class Notifier {
 
   private async take(notices: readonly Notice[]): Promise<void> {
     for (const notice of claimed(window.localStorage, notices, this.since)) {
-      const over = isOver(notice, this.rows.get(notice.session_id));
-      if (!over && isWanted(notice, this.wishes().notices) && (await isMine(notice.id))) {
+      if (isWanted(notice, this.wishes().notices) && (await isMine(notice.id))) {
         this.tell(notice);
       }
     }
@@ -63,15 +61,11 @@ export class Notifier {
   /** What needs nobody any more is not asked for any more. */
   private settle(message: ListMessage): void {
     for (const row of message.changed) {
-      this.rows.set(row.session_id, row);
       if (row.needs_you === 0) {
         this.dismiss(row.session_id);
       }
     }
-    for (const id of message.removed) {
-      this.rows.delete(id);
-      this.dismiss(id);
-    }
+    message.removed.forEach(id => this.dismiss(id));
   }
 
   private dismiss(sessionId: string): void {
